@@ -1,0 +1,46 @@
+# Each target does its own set-up; a second run skips what is already there.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help venv demo test test-slow lint format bench-speed clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+venv: $(VENV)/.installed  ## Create .venv with what the demo and the tests need
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "labelnoise needs Python 3.11 or later; say which with: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: venv  ## Estimate the noise of a bundled data set, and show it
+	$(BIN)/labelnoise demo
+
+test: venv  ## Run the tests
+	$(BIN)/python -m pytest -n auto -q
+
+test-slow: venv  ## Run the long statistical tests
+	$(BIN)/python -m pytest -n auto -q tests/statistical
+
+lint: venv  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: venv  ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench-speed: $(VENV)/.installed-bench  ## Measure the speed against other implementations
+	$(BIN)/python benchmarks/speed.py
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
