@@ -1,0 +1,600 @@
+"""Label noise made to order: clean labels in, noisy labels and the true T out.
+
+Throughout, ``T[i, j] = P(noisy = j | clean = i)``: rows are clean classes and sum to 1.
+
+Every generator ends in the same step: each example has a row of probabilities, and one uniform
+number picks its noisy label from that row. The generators differ in where the row comes from:
+the class (`symmetric`, `pair_flip`, `class_conditional`), the class and the group
+(`group_dependent`), or the class and the features (`instance_dependent`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import erfcx, softmax
+from scipy.stats import truncnorm
+from sklearn.preprocessing import StandardScaler
+
+from labelnoise._errors import LabelNoiseError
+
+SCALES = ("raw", "standard", "unit")
+
+_FLIP_RATE_SD = 0.1  # of q_n, line 2 of the paper's algorithm
+_PAPER_CAP = 0.9
+_PAPER_CAP_ABOVE = 0.5  # the rate above which the paper applies its cap
+_SMALLEST_CORRECTED_RATE = 1e-5  # below it the location is so far out that doubles run short
+_ROW_SUM_TOLERANCE = 1e-6  # admits a float32 matrix, not one rounded to three digits
+_BLOCK_BYTES = 64 * 2**20
+
+RandomState = int | np.random.Generator | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyLabels:
+    """Noisy labels, and the probabilities they were drawn from."""
+
+    kind: str
+    """Name of the noise, as "symmetric"."""
+    labels: np.ndarray
+    """(N,) noisy labels, of the same kind as the clean ones."""
+    classes: np.ndarray
+    """(K,) labels in the order of the rows and columns of T."""
+    transition_matrix: np.ndarray
+    """(K, K) the true T, rows clean. Where T differs between examples: row i is the average
+    over the examples of clean class i, or over all examples for a class that has none."""
+    rate: float
+    """Realised share of labels that changed."""
+    rows: np.ndarray | None = None
+    """(N, K) each example's own row ``T(x_n)[y_n]``; None where the class alone decides."""
+    n_lowered: int = 0
+    """How many flip rates q_n were lowered because the cap cannot be met above."""
+    transition_matrices: np.ndarray | None = None
+    """(N, K, K) the whole ``T(x_n)`` of each example, where ``full=True`` asked for it."""
+
+    def __repr__(self) -> str:
+        lowered = f", n_lowered={self.n_lowered}" if self.n_lowered else ""
+        return (
+            f"NoisyLabels({self.kind}, N={len(self.labels)}, K={len(self.classes)}, "
+            f"rate={self.rate:.4f}{lowered})"
+        )
+
+
+def symmetric(
+    y: ArrayLike,
+    rate: float,
+    *,
+    classes: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NoisyLabels:
+    """Flip each label with probability `rate`, to any of the other classes alike.
+
+    Parameters
+    ----------
+    y : array of shape (N,)
+        Clean labels: ints, strings.
+    rate : float
+        Total probability of a flip, 0 to 1. Each other class gets ``rate / (K - 1)``.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
+        distinct labels of `y`.
+    random_state : int, Generator or None
+        Seed.
+
+    Returns
+    -------
+    NoisyLabels
+
+    Examples
+    --------
+    >>> noisy = symmetric([0, 1, 2] * 1000, rate=0.4, random_state=0)
+    >>> noisy
+    NoisyLabels(symmetric, N=3000, K=3, rate=0.3973)
+    >>> noisy.transition_matrix
+    array([[0.6, 0.2, 0.2],
+           [0.2, 0.6, 0.2],
+           [0.2, 0.2, 0.6]])
+    """
+    _check_rate(rate)
+    clean, names = _encode(y, classes)
+    k = len(names)
+    T = np.full((k, k), rate / (k - 1))
+    np.fill_diagonal(T, 1 - rate)
+    return _from_class("symmetric", clean, names, T, random_state)
+
+
+def pair_flip(
+    y: ArrayLike,
+    rate: float,
+    *,
+    classes: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NoisyLabels:
+    """Flip each label with probability `rate` to the next class; the last one to the first.
+
+    Parameters
+    ----------
+    y : array of shape (N,)
+        Clean labels: ints, strings.
+    rate : float
+        Probability of a flip, 0 to 1.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows, which says what "next" means; may name classes that
+        `y` lacks. Default: the sorted distinct labels of `y`.
+    random_state : int, Generator or None
+        Seed.
+
+    Returns
+    -------
+    NoisyLabels
+
+    Examples
+    --------
+    >>> noisy = pair_flip(["cat", "deer", "dog"], rate=1.0, classes=["cat", "dog", "deer"])
+    >>> noisy.labels.tolist()
+    ['dog', 'cat', 'deer']
+    """
+    _check_rate(rate)
+    clean, names = _encode(y, classes)
+    identity = np.eye(len(names))
+    T = (1 - rate) * identity + rate * np.roll(identity, 1, axis=1)
+    return _from_class("pair flip", clean, names, T, random_state)
+
+
+def class_conditional(
+    y: ArrayLike,
+    transition_matrix: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NoisyLabels:
+    """Draw each noisy label from the row of T that belongs to its clean class.
+
+    Parameters
+    ----------
+    y : array of shape (N,)
+        Clean labels: ints, strings.
+    transition_matrix : array of shape (K, K)
+        T, rows clean; rows sum to 1.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
+        distinct labels of `y`.
+    random_state : int, Generator or None
+        Seed.
+
+    Returns
+    -------
+    NoisyLabels
+
+    Examples
+    --------
+    >>> noisy = class_conditional(["ham", "spam"] * 500, [[1, 0], [0.3, 0.7]], random_state=0)
+    >>> noisy
+    NoisyLabels(class-conditional, N=1000, K=2, rate=0.1420)
+    """
+    clean, names = _encode(y, classes)
+    T = _check_transition(transition_matrix, len(names), "transition_matrix")
+    return _from_class("class-conditional", clean, names, T, random_state)
+
+
+def group_dependent(
+    y: ArrayLike,
+    groups: ArrayLike,
+    transition_matrices: Mapping[Hashable, ArrayLike],
+    *,
+    classes: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NoisyLabels:
+    """Draw each noisy label from the T of its group (annotator, source, sub-population).
+
+    Parameters
+    ----------
+    y : array of shape (N,)
+        Clean labels: ints, strings.
+    groups : array of shape (N,)
+        The group of each example.
+    transition_matrices : mapping from group to array of shape (K, K)
+        T of each group, rows clean; rows sum to 1.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
+        distinct labels of `y`.
+    random_state : int, Generator or None
+        Seed.
+
+    Returns
+    -------
+    NoisyLabels
+        With each example's own row of T in ``rows``.
+
+    Examples
+    --------
+    >>> careful, careless = [[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]]
+    >>> noisy = group_dependent(
+    ...     [0, 1] * 500, ["ann"] * 500 + ["bob"] * 500, {"ann": careful, "bob": careless},
+    ...     random_state=0,
+    ... )
+    >>> noisy.transition_matrix
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    """
+    clean, names = _encode(y, classes)
+    group_of = np.asarray(groups)
+    if group_of.shape != clean.shape:
+        raise LabelNoiseError(
+            f"Expected groups of shape ({len(clean)},), one for each label, but groups has "
+            f"shape {group_of.shape}"
+        )
+    distinct, group_code = np.unique(group_of, return_inverse=True)
+    for group in distinct.tolist():
+        if group not in transition_matrices:
+            raise LabelNoiseError(
+                f"Expected a transition matrix for each group, but group {group!r} has none"
+            )
+    T = np.stack(
+        [
+            _check_transition(
+                transition_matrices[group], len(names), f"transition_matrices[{group!r}]"
+            )
+            for group in distinct.tolist()
+        ]
+    )
+
+    def rows_if(assumed: np.ndarray) -> np.ndarray:
+        return T[group_code, assumed]
+
+    rows = rows_if(clean)
+    noisy = _draw(rows, np.arange(len(clean)), np.random.default_rng(random_state))
+    return NoisyLabels(
+        kind="group-dependent",
+        labels=names[noisy],
+        classes=names,
+        transition_matrix=_average_transition(rows_if, rows, clean),
+        rate=float(np.mean(noisy != clean)),
+        rows=rows,
+    )
+
+
+def instance_dependent(
+    X: ArrayLike,
+    y: ArrayLike,
+    rate: float,
+    *,
+    scale: str = "unit",
+    cap: float | Literal["auto"] | None = "auto",
+    correct_rate: bool = False,
+    full: bool = False,
+    classes: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NoisyLabels:
+    """Flip labels to where a random linear map of the features points.
+
+    Parameters
+    ----------
+    X : array of shape (N, d)
+        Features, finite. Read in blocks of rows, so a memory map will do.
+    y : array of shape (N,)
+        Clean labels: ints, strings.
+    rate : float
+        Location of the flip rates q_n, 0 to 1: nearly the expected share of flips, see
+        `correct_rate`.
+    scale : {"unit", "standard", "raw"}
+        What is done to X before the projection. It decides how the flips of an example spread
+        over the other classes: "unit" brings rows to norm 1 and gives graded probabilities (a
+        row of zeros: equal ones). "standard" brings columns to mean 0 and variance 1, "raw"
+        takes X as it comes, as the paper's algorithm is written; at thousands of dimensions
+        both leave an example a single class to flip to.
+    cap : float, "auto" or None
+        Keep ``T_ij(x) <= cap * T_ii(x)``, the excess spread over the other classes, so that the
+        clean class stays the most probable. "auto" does what the paper does, a cap of 0.9 for
+        ``rate > 0.5`` and none otherwise; a number caps at any rate; None never does. A flip
+        rate above ``cap (K - 1) / (1 + cap (K - 1))`` leaves no room for any spreading: it is
+        lowered to that, and ``n_lowered`` tells how many were.
+    correct_rate : bool
+        Truncation to [0, 1] moves the mean of q_n away from `rate` (0.05 gives 0.10, 0.2 gives
+        0.2055). True shifts the location so that the mean is `rate`; flip rates that the cap
+        lowers still lower it.
+    full : bool
+        Also return all of T(x_n) in ``transition_matrices``: N K K doubles, 40 MB for 50,000
+        examples of 10 classes and 4 GB for 100 classes.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
+        distinct labels of `y`.
+    random_state : int, Generator or None
+        Seed. The same seed gives the same flip rates and projection whatever `scale`, `cap`
+        and `full`.
+
+    Returns
+    -------
+    NoisyLabels
+        With each example's own row of probabilities in ``rows``. ``transition_matrix`` is
+        their average over each clean class.
+
+    Notes
+    -----
+    The paper's Algorithm "Instance-Dependent Label Noise Generation": with
+    ``q_n ~ N(rate, 0.1^2)`` truncated to [0, 1] and W (d, K) standard normal::
+
+        T(x_n)[i, j] = q_n softmax_{j != i}(x_n W)_j,    T(x_n)[i, i] = 1 - q_n
+
+    The paper does not say how the excess over the cap is spread. Here the other classes are
+    raised by the same amount, up to the cap: a saturated softmax leaves nothing to be
+    proportional to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(2000, 16)), rng.integers(4, size=2000)
+    >>> instance_dependent(X, y, rate=0.05, random_state=0)
+    NoisyLabels(instance-dependent, N=2000, K=4, rate=0.1010)
+    >>> noisy = instance_dependent(X, y, rate=0.05, correct_rate=True, random_state=0)
+    >>> noisy
+    NoisyLabels(instance-dependent, N=2000, K=4, rate=0.0565)
+    >>> noisy.rows.shape
+    (2000, 4)
+    """
+    _check_rate(rate)
+    if scale not in SCALES:
+        raise LabelNoiseError(f"Expected scale to be one of {SCALES}, but scale = {scale!r}")
+    ratio = _cap_ratio(cap, rate)
+    clean, names = _encode(y, classes)
+    features = np.asarray(X)
+    if features.ndim != 2 or len(features) != len(clean):
+        raise LabelNoiseError(
+            f"Expected X of shape ({len(clean)}, d), one row for each label, but X has shape "
+            f"{features.shape}"
+        )
+    n, k = len(clean), len(names)
+
+    rng = np.random.default_rng(random_state)
+    q = _flip_rates(n, rate, correct_rate, rng)
+    W = rng.standard_normal((features.shape[1], k))
+    scores = _project(features, W, scale)
+    n_lowered = 0
+    if ratio is not None:
+        largest = ratio * (k - 1) / (1 + ratio * (k - 1))
+        n_lowered = int(np.sum(q > largest))
+        q = np.minimum(q, largest)
+
+    def rows_if(assumed: np.ndarray) -> np.ndarray:
+        return _instance_rows(scores, assumed, q, ratio)
+
+    rows = rows_if(clean)
+    noisy = _draw(rows, np.arange(n), rng)
+    whole = None
+    if full:
+        whole = np.empty((n, k, k))
+        for i in range(k):
+            whole[:, i] = rows_if(np.full(n, i))
+    return NoisyLabels(
+        kind="instance-dependent",
+        labels=names[noisy],
+        classes=names,
+        transition_matrix=_average_transition(rows_if, rows, clean),
+        rate=float(np.mean(noisy != clean)),
+        rows=rows,
+        n_lowered=n_lowered,
+        transition_matrices=whole,
+    )
+
+
+def _from_class(
+    kind: str, clean: np.ndarray, names: np.ndarray, T: np.ndarray, random_state: RandomState
+) -> NoisyLabels:
+    """Noisy labels where the clean class alone decides the row."""
+    noisy = _draw(T, clean, np.random.default_rng(random_state))
+    return NoisyLabels(
+        kind=kind,
+        labels=names[noisy],
+        classes=names,
+        transition_matrix=T,
+        rate=float(np.mean(noisy != clean)),
+    )
+
+
+def _draw(rows: np.ndarray, row_of: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw a column for each example from ``rows[row_of]``, by inverse CDF, one uniform each."""
+    uniform = rng.random(len(row_of))
+    drawn = np.empty(len(row_of), dtype=np.intp)
+    for block in _blocks(len(row_of), rows.shape[1]):
+        cdf = np.cumsum(rows[row_of[block]], axis=1)
+        # Rounding may end the CDF just off 1. Scaled by its own end, a uniform below 1 stays
+        # below that end, so no class past the last, nor one of probability 0, is ever drawn.
+        drawn[block] = np.sum(cdf <= uniform[block, None] * cdf[:, -1:], axis=1)
+    return drawn
+
+
+def _average_transition(
+    rows_if: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, clean: np.ndarray
+) -> np.ndarray:
+    """Average row of each clean class; `rows_if` gives the rows under assumed clean classes."""
+    k = rows.shape[1]
+    T = np.empty((k, k))
+    for i in range(k):
+        own = rows[clean == i]
+        # A class without examples still needs a row: what its noise would be on the others.
+        T[i] = (own if len(own) else rows_if(np.full(len(clean), i))).mean(axis=0)
+    return T
+
+
+def _flip_rates(n: int, rate: float, correct: bool, rng: np.random.Generator) -> np.ndarray:
+    """q_n from the normal around `rate`, truncated to [0, 1]; its mean is `rate` if corrected."""
+    location = rate
+    if correct:
+        if min(rate, 1 - rate) < _SMALLEST_CORRECTED_RATE:
+            # On its way to 0 or 1 the distribution shrinks to a point; take the point.
+            return np.full(n, float(rate))
+        location = _corrected_location(rate)
+    low, high = -location / _FLIP_RATE_SD, (1 - location) / _FLIP_RATE_SD
+    q = truncnorm.rvs(low, high, loc=location, scale=_FLIP_RATE_SD, size=n, random_state=rng)
+    return np.clip(q, 0, 1)  # location + scale * draw may round to just outside
+
+
+def _corrected_location(rate: float) -> float:
+    """Location at which the truncated normal has mean `rate`, for 0 < rate < 1."""
+    if rate > 0.5:  # mirrored, so that only the truncation at 0 needs care
+        return 1 - _corrected_location(1 - rate)
+    # The tail beyond 0 of a normal located at -m has mean below sd^2 / m, and close to it where
+    # m is large: twice that m is a bracket that rounding cannot undo.
+    return float(
+        brentq(
+            lambda location: _truncated_mean(location) - rate,
+            -2 * _FLIP_RATE_SD**2 / rate,
+            rate + _FLIP_RATE_SD,
+        )
+    )
+
+
+def _truncated_mean(location: float) -> float:
+    """Mean of the normal truncated to [0, 1], for locations below about 0.6.
+
+    ``location + sd (phi(a) - phi(b)) / (Phi(b) - Phi(a))`` divided through by phi(a), so that
+    locations far below 0 do not end in 0 / 0 as they do in ``scipy.stats.truncnorm.mean``.
+    """
+    a, b = -location / _FLIP_RATE_SD, (1 - location) / _FLIP_RATE_SD
+    density_ratio = np.exp((a - b) * (a + b) / 2)
+    mass = np.sqrt(np.pi / 2) * (erfcx(a / np.sqrt(2)) - density_ratio * erfcx(b / np.sqrt(2)))
+    return float(location + _FLIP_RATE_SD * (1 - density_ratio) / mass)
+
+
+def _project(X: np.ndarray, W: np.ndarray, scale: str) -> np.ndarray:
+    """Scores ``x_n W`` of shape (N, K), X scaled a block at a time and never copied whole."""
+    standard = StandardScaler()
+    if scale == "standard":
+        for _, x in _finite_blocks(X):
+            standard.partial_fit(x)
+    scores = np.empty((len(X), W.shape[1]))
+    for block, x in _finite_blocks(X):
+        if scale == "standard":
+            x = standard.transform(x)
+        elif scale == "unit":
+            norm = np.linalg.norm(x, axis=1, keepdims=True)
+            x /= np.where(norm > 0, norm, 1)
+        scores[block] = x @ W
+    return scores
+
+
+def _finite_blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Blocks of rows as fresh float64 arrays, with the slice each came from."""
+    for block in _blocks(*X.shape):
+        x = np.array(X[block], dtype=np.float64)
+        bad = ~np.isfinite(x).all(axis=1)
+        if bad.any():
+            raise LabelNoiseError(
+                "Expected X without NaN or infinity, but row "
+                f"{block.start + int(np.argmax(bad))} has one"
+            )
+        yield block, x
+
+
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """Slices of rows such that a block of doubles stays within the memory set aside."""
+    step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
+    for start in range(0, n, step):
+        yield slice(start, start + step)
+
+
+def _instance_rows(
+    scores: np.ndarray, clean: np.ndarray, q: np.ndarray, ratio: float | None
+) -> np.ndarray:
+    """Rows ``T(x_n)[clean_n]`` of shape (N, K): lines 5 to 7 of the algorithm, then the cap."""
+    rows = scores.copy()
+    own = np.zeros(rows.shape, dtype=bool)
+    own[np.arange(len(clean)), clean] = True
+    rows[own] = -np.inf
+    rows = q[:, None] * softmax(rows, axis=1)
+    if ratio is not None:
+        others = rows[~own].reshape(len(rows), -1)
+        rows[~own] = _spread_excess(others, ratio * (1 - q)).ravel()
+    rows[own] = 1 - q
+    return rows
+
+
+def _spread_excess(others: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Cut each row at its limit and raise the rest evenly, so that the row's sum is kept.
+
+    The answer is ``min(others + level, limit)`` with one level for each row. If the m largest
+    are the ones cut, the level follows from the sum; the right m is the first for which the
+    next largest then stays within the limit.
+    """
+    width = others.shape[1]
+    descending = -np.sort(-others, axis=1)
+    cut = np.arange(width)
+    rest = np.cumsum(descending[:, ::-1], axis=1)[:, ::-1]  # sum of all but the m largest
+    total = rest[:, :1]
+    level = (total - cut * limit[:, None] - rest) / (width - cut)
+    fits = descending + level <= limit[:, None]
+    fits[:, -1] = True  # a row exactly at its limit everywhere may miss it by rounding
+    first = np.argmax(fits, axis=1)[:, None]
+    return np.minimum(others + np.take_along_axis(level, first, axis=1), limit[:, None])
+
+
+def _cap_ratio(cap: float | str | None, rate: float) -> float | None:
+    """The cap in force, or None."""
+    if cap is None:
+        return None
+    if isinstance(cap, str):
+        if cap != "auto":
+            raise LabelNoiseError(f"Expected cap to be a number, 'auto' or None, but cap = {cap!r}")
+        return _PAPER_CAP if rate > _PAPER_CAP_ABOVE else None
+    if not 0 < cap <= 1:
+        raise LabelNoiseError(f"Expected 0 < cap <= 1, but cap = {cap}")
+    return float(cap)
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 <= rate <= 1:
+        raise LabelNoiseError(f"Expected 0 <= rate <= 1, but rate = {rate}")
+
+
+def _encode(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """Row number in T of each label, and the classes in that order."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or not len(labels):
+        raise LabelNoiseError(
+            f"Expected y of shape (N,) with N >= 1, but y has shape {labels.shape}"
+        )
+    try:
+        complete = bool(np.all(labels == labels))  # NaN differs from itself
+        present, code = np.unique(labels, return_inverse=True)
+    except TypeError:  # None beside strings, pandas.NA
+        complete = False
+    if not complete:
+        raise LabelNoiseError(
+            "Expected y without missing labels and of one kind, but y has None, NaN or a mixture"
+        )
+    names = present if classes is None else np.asarray(classes)
+    if names.ndim != 1 or len(set(names.tolist())) != len(names):
+        raise LabelNoiseError(f"Expected classes to be distinct labels, but classes = {classes!r}")
+    if len(names) < 2:
+        raise LabelNoiseError(f"Expected at least two classes, but classes = {names.tolist()}")
+    position = {label: i for i, label in enumerate(names.tolist())}
+    outside = [label for label in present.tolist() if label not in position]
+    if outside:
+        raise LabelNoiseError(
+            f"Expected every label to be one of classes = {names.tolist()}, but y has {outside}"
+        )
+    return np.array([position[label] for label in present.tolist()])[code], names
+
+
+def _check_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:
+    """T as float64, its rows rescaled to sum to 1 to the last digit."""
+    T = np.array(transition_matrix, dtype=np.float64)
+    if T.shape != (k, k):
+        raise LabelNoiseError(f"Expected {name} of shape ({k}, {k}), but its shape is {T.shape}")
+    if not np.isfinite(T).all():
+        raise LabelNoiseError(f"Expected {name} without NaN or infinity, but {name} = {T.tolist()}")
+    if T.min() < 0:
+        raise LabelNoiseError(f"Expected {name} >= 0, but its smallest entry is {T.min():g}")
+    sums = T.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[worst] - 1) > _ROW_SUM_TOLERANCE:
+        raise LabelNoiseError(
+            f"Expected the rows of {name} to sum to 1, but row {worst} sums to {sums[worst]:g}"
+        )
+    return T / sums[:, None]

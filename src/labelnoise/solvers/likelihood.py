@@ -1,0 +1,243 @@
+"""T and p by maximum likelihood of the triples.
+
+The likelihood has local optima in which EM stops, confidently wrong, so the work is in not
+ending there: several starts by EM, the best one continued by L-BFGS, and, while the fit is
+worse than sampling explains, rows that are hardly needed given up for triples that are badly
+explained. L-BFGS works on the square roots of the joint P(clean, label): there the information
+of complete data is a multiple of the identity, and a probability of zero is an ordinary value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from labelnoise.solvers._model import Model, model_of, sampling_divergence, seconds_per_step
+from labelnoise.solvers.moments import moment_solutions, project_on_simplex
+
+_MOMENT_STARTS = 3
+_REPAIR_ROUNDS = 20
+_REPAIR_CHOICES = 3  # rows to give up, and places to put them, tried in each round
+_PAIRS_PER_CLASS = 20  # most frequent label pairs looked at for extreme rows
+_LEAST_PAIR_COUNT = 3
+_EXPENSIVE_STEP = 0.1  # seconds an EM step takes from which the search is shortened
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One optimum of the likelihood."""
+
+    T: np.ndarray
+    p: np.ndarray
+    divergence: float
+    start: str
+    steps: int = 0
+    converged: bool = False
+
+
+def solve_likelihood(
+    triples: np.ndarray,
+    frequencies: np.ndarray,
+    K: int,
+    n: int,
+    *,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
+    tol: float = 1e-8,
+) -> Fit:
+    """Fit the symmetric model to sorted triples.
+
+    Parameters
+    ----------
+    triples, frequencies : arrays of shape (M, 3) and (M,)
+        Distinct sorted triples and their frequencies.
+    K : int
+    n : int
+        How many triples were counted, which says how much misfit is due to sampling.
+    start : (T, p), optional
+        Continue from here and nowhere else.
+    tol : float
+        Largest component of the gradient at which L-BFGS stops.
+    """
+    model = model_of(triples, frequencies, K)
+    expensive = seconds_per_step(len(triples), K) > _EXPENSIVE_STEP
+    em_steps = 8 if expensive else 25
+    lbfgs_steps = 40 if expensive else 2000
+    if start is not None:
+        return lbfgs(model, em(model, _interior(*start, K, "given"), em_steps), lbfgs_steps, tol)
+
+    tried = [em(model, s, em_steps) for s in _starts(triples, frequencies, K, n, expensive)]
+    best = min(tried, key=lambda fit: fit.divergence)
+    best = lbfgs(model, best, 40 if expensive else 200, max(tol, 1e-7))
+    if not expensive:
+        best = _repair(model, best, triples, frequencies, n)
+    return lbfgs(model, best, lbfgs_steps, tol)
+
+
+def em(model: Model, fit: Fit, steps: int) -> Fit:
+    """Some steps of expectation-maximisation."""
+    T, p = fit.T, fit.p
+    for _ in range(steps):
+        T, p = _split(model.joint(T, p))
+    divergence = model.joint_and_divergence(T, p)[1]
+    return Fit(T, p, divergence, fit.start, fit.steps + steps)
+
+
+def lbfgs(model: Model, fit: Fit, steps: int, tol: float) -> Fit:
+    """L-BFGS on the square roots of the joint, from a fit that it never makes worse."""
+    K = len(fit.p)
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        root = x.reshape(K, K)
+        size = (root * root).sum()
+        joint = root * root / size
+        T, p = _split(joint)
+        posterior, divergence = model.joint_and_divergence(T, p)
+        # dL/djoint: 3 log T + log p, with T = joint / p; minus its mean 1 for the scale.
+        ratio = np.divide(posterior, joint, out=np.zeros_like(joint), where=joint > 0)
+        slope = 3 * ratio - 2 * (posterior.sum(axis=1) / p)[:, None] - 1
+        return divergence, (-2 / size * root * slope).ravel()
+
+    found = minimize(
+        objective,
+        np.sqrt(fit.p[:, None] * fit.T).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 0, "gtol": tol, "maxcor": 20},
+    )
+    if not found.fun <= fit.divergence:
+        return fit
+    root = found.x.reshape(K, K)
+    T, p = _split(root * root / (root * root).sum())
+    converged = bool(np.abs(found.jac).max() <= max(tol, 1e-6))
+    return Fit(T, p, float(found.fun), fit.start, fit.steps + int(found.nfev), converged)
+
+
+def _split(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A joint P(clean, label) as (T, p). A class with no mass keeps a valid row."""
+    p = joint.sum(axis=1)
+    empty = p <= 0
+    if empty.any():
+        joint = np.where(empty[:, None], 1e-300 / joint.shape[1], joint)
+        p = joint.sum(axis=1)
+    return joint / p[:, None], p
+
+
+def _interior(T: np.ndarray, p: np.ndarray, K: int, name: str) -> Fit:
+    """A start: valid, and off the boundary, which EM never leaves."""
+    T, p = np.maximum(T, 0.01 / K), np.maximum(p, 0.01 / K)
+    return Fit(T / T.sum(axis=1, keepdims=True), p / p.sum(), np.inf, name)
+
+
+def _starts(
+    triples: np.ndarray, frequencies: np.ndarray, K: int, n: int, expensive: bool
+) -> list[Fit]:
+    c1 = np.bincount(triples.ravel(), np.repeat(frequencies / 3, 3), K)
+    diagonal = 0.6 * np.eye(K) + 0.4 * c1
+    conditional, pair_share = _third_given_pair(triples, frequencies, K)[:2]
+    starts = [_interior(diagonal, c1, K, "diagonal")]
+    extreme = _extreme_rows(conditional, pair_share * n, K)
+    if extreme is not None:
+        starts.append(_interior(extreme, np.full(K, 1 / K), K, "extreme pairs"))
+    if expensive:
+        return starts
+    agreement = np.zeros((K, K))
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        np.add.at(agreement, (triples[:, a], triples[:, b]), frequencies)
+    agreement += agreement.T
+    size = np.maximum(agreement.sum(axis=1, keepdims=True), 1e-300)
+    starts.append(_interior(agreement / size, c1, K, "agreement"))
+    for _, T, p in moment_solutions(triples, frequencies, K, _MOMENT_STARTS):
+        T, p = project_on_simplex(T), project_on_simplex(p)
+        starts.append(_interior(T, p, K, "moments"))
+    return starts
+
+
+def _third_given_pair(
+    triples: np.ndarray, frequencies: np.ndarray, K: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """How the third label is distributed given two, for the most frequent unordered pairs.
+
+    Returns the distributions (m, K), the share of each pair (m,) and its two labels (m,), (m,).
+    """
+    i, j, k = triples.T.astype(np.int64)
+    key = np.concatenate([j * K + k, i * K + k, i * K + j])
+    third = np.concatenate([i, j, k])
+    pairs, row = np.unique(key, return_inverse=True)
+    counts = sp.csr_array(
+        (np.tile(frequencies / 3, 3), (row, third)), shape=(len(pairs), K)
+    )
+    share = counts.sum(axis=1)
+    frequent = np.sort(np.argsort(-share, kind="stable")[: _PAIRS_PER_CLASS * K])
+    conditional = counts[frequent].toarray() / share[frequent, None]
+    return conditional, share[frequent], pairs[frequent] // K, pairs[frequent] % K
+
+
+def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndarray | None:
+    """K of the conditional distributions that are most unlike mixtures of each other.
+
+    Given two labels the third is distributed as a mixture of rows of T, so rows of T are the
+    extreme points, and a pair that only one class produces shows its row itself. Successive
+    projection: take the longest vector, project it out of all, and again; a length is reduced
+    by what sampling adds to it.
+    """
+    enough = count >= _LEAST_PAIR_COUNT
+    if enough.sum() < K:
+        return None
+    candidates, noise = conditional[enough], 1 / count[enough]
+    left = candidates.copy()
+    chosen = []
+    for _ in range(K):
+        squared = np.einsum("ij,ij->i", left, left)
+        longest = int(np.argmax(squared - noise))
+        if squared[longest] <= 1e-20:
+            return None
+        chosen.append(longest)
+        direction = left[longest] / np.sqrt(squared[longest])
+        left -= np.outer(left @ direction, direction)
+    return candidates[chosen]
+
+
+def _repair(
+    model: Model, fit: Fit, triples: np.ndarray, frequencies: np.ndarray, n: int
+) -> Fit:
+    """While the misfit is more than sampling explains, move rows to what is badly explained.
+
+    A row that resembles another is merged into it, and put where the third label given a pair
+    is furthest from what the model expects. A move is kept when it raises the likelihood.
+    """
+    K = len(fit.p)
+    conditional, share, b, c = _third_given_pair(triples, frequencies, K)
+    orders = np.where(b == c, 1, 2)
+    for _ in range(_REPAIR_ROUNDS):
+        mean, deviation = sampling_divergence(fit.T, fit.p, n)
+        if fit.divergence <= mean + 2 * deviation - K * K / (2 * n):
+            break
+        root = np.sqrt(fit.T)
+        likeness = root @ root.T
+        np.fill_diagonal(likeness, 0)
+        partner = likeness.argmax(axis=1)
+        cheapest = np.argsort(fit.p * (1 - likeness.max(axis=1)))[:_REPAIR_CHOICES]
+
+        observed = conditional * share[:, None]
+        expected = (fit.p[:, None] * fit.T[:, b] * fit.T[:, c] * orders).T @ fit.T + 1e-300
+        excess = np.where(observed > 0, observed * np.log(np.maximum(observed, 1e-300) / expected), 0)
+        misfit = (excess - observed + expected).sum(axis=1)
+        worst = np.argsort(-misfit)[:_REPAIR_CHOICES]
+
+        moves = []
+        for row in cheapest:
+            for pair in worst:
+                T, p = fit.T.copy(), fit.p.copy()
+                other = partner[row]
+                p[other] += p[row]
+                T[other] += (T[row] - T[other]) * p[row] / p[other]
+                T[row], p[row] = conditional[pair], share[pair]
+                moves.append(em(model, _interior(T, p, K, fit.start + ", repaired"), 20))
+        moved = lbfgs(model, min(moves, key=lambda move: move.divergence), 100, 1e-7)
+        if moved.divergence >= fit.divergence - 1 / n:
+            break
+        fit = moved
+    return fit

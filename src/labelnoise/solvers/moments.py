@@ -1,0 +1,67 @@
+"""T and p in closed form, from the theory behind Theorem 1.
+
+With ``c2 = T' D T`` and, for any vector theta, ``sum_s theta_s c3[:, :, s] = T' D diag(T theta) T``
+(D = diag(p)), whitening by c2 turns the second matrix into one whose eigenvectors are the
+whitened rows of T. Exact on an exact consensus; on sampled triples the whitening amplifies the
+noise, so that it serves as one start among others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+_SLICES = 8
+
+
+def solve_moments(
+    triples: np.ndarray, frequencies: np.ndarray, K: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(T, p) from the slice, of a handful, whose eigenvalues are furthest apart."""
+    _, T, p = max(moment_solutions(triples, frequencies, K, _SLICES), key=lambda found: found[0])
+    return project_on_simplex(T), project_on_simplex(p)
+
+
+def moment_solutions(
+    triples: np.ndarray, frequencies: np.ndarray, K: int, slices: int
+) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+    """For each of several random slices of c3: relative eigengap, T and p, not yet projected."""
+    i, j, k = triples.T
+    c2 = _symmetric_counts(((i, j), (i, k), (j, k)), [frequencies / 3] * 3, K)
+    values, vectors = np.linalg.eigh(c2)
+    root = np.sqrt(np.maximum(values, 1e-14 * values.max()))
+    whiten, unwhiten = vectors / root, vectors * root
+    rng = np.random.default_rng(0)
+    for _ in range(slices):
+        theta = rng.standard_normal(K)
+        weights = [frequencies / 3 * theta[third] for third in (k, j, i)]
+        piece = whiten.T @ _symmetric_counts(((i, j), (i, k), (j, k)), weights, K) @ whiten
+        eigenvalues, basis = np.linalg.eigh((piece + piece.T) / 2)
+        # Column i is sqrt(p_i) T_i, and T_i sums to 1.
+        scaled_rows = unwhiten @ basis
+        root_prior = scaled_rows.sum(axis=0)
+        root_prior[root_prior == 0] = 1e-12
+        gap = np.diff(eigenvalues).min() / max(np.ptp(eigenvalues), 1e-300)
+        yield gap, (scaled_rows / root_prior).T, root_prior**2
+
+
+def _symmetric_counts(
+    pairs: tuple[tuple[np.ndarray, np.ndarray], ...], weights: list[np.ndarray], K: int
+) -> np.ndarray:
+    result = np.zeros(K * K)
+    for (a, b), weight in zip(pairs, weights, strict=True):
+        result += np.bincount(a.astype(np.intp) * K + b, weight, K * K)
+    result = result.reshape(K, K)
+    return (result + result.T) / 2
+
+
+def project_on_simplex(rows: np.ndarray) -> np.ndarray:
+    """The nearest probability vector to each row (last axis)."""
+    descending = -np.sort(-rows, axis=-1)
+    excess = np.cumsum(descending, axis=-1) - 1
+    rank = np.arange(1, rows.shape[-1] + 1)
+    kept = np.count_nonzero(descending * rank > excess, axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, kept - 1, axis=-1) / kept
+    result = np.maximum(rows - shift, 0)
+    return result / result.sum(axis=-1, keepdims=True)
