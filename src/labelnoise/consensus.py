@@ -238,7 +238,8 @@ class Consensus:
         """
         ordered = np.sort(self.triples, axis=1)
         merged = self._of(ordered, self.frequencies, self.n_classes, self.n_centers)
-        return merged.triples, merged.weights
+        occurs = merged.weights > 0
+        return merged.triples[occurs], merged.weights[occurs]
 
     def label_counts(self) -> np.ndarray:
         """(K,) weight of the triples with each label as the centre's."""

@@ -9,7 +9,7 @@ of complete data is a multiple of the identity, and a probability of zero is an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,14 @@ _REPAIR_CHOICES = 3  # rows to give up, and places to put them, tried in each ro
 _PAIRS_PER_CLASS = 20  # most frequent label pairs looked at for extreme rows
 _LEAST_PAIR_COUNT = 3
 _EXPENSIVE_STEP = 0.1  # seconds an EM step takes from which the search is shortened
+
+
+@dataclass(frozen=True)
+class Enough:
+    """When L-BFGS may stop: at so small a gradient, or so small a gain."""
+
+    gradient: float
+    gain: float
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ def solve_likelihood(
     n: int,
     *,
     start: tuple[np.ndarray, np.ndarray] | None = None,
-    tol: float = 1e-8,
+    tol: float | None = None,
 ) -> Fit:
     """Fit the symmetric model to sorted triples.
 
@@ -58,22 +66,26 @@ def solve_likelihood(
         How many triples were counted, which says how much misfit is due to sampling.
     start : (T, p), optional
         Continue from here and nowhere else.
-    tol : float
-        Largest component of the gradient at which L-BFGS stops.
+    tol : float, optional
+        Largest component of the gradient at which L-BFGS stops. By default it stops when a step
+        changes the log-likelihood of all triples together by less than could matter.
     """
     model = model_of(triples, frequencies, K)
+    enough = Enough(gradient=tol, gain=0) if tol else Enough(gradient=1e-9, gain=1e-6 / n)
+    roughly = Enough(gradient=1e-7, gain=1e-2 / n)
     expensive = seconds_per_step(len(triples), K) > _EXPENSIVE_STEP
     em_steps = 8 if expensive else 25
     lbfgs_steps = 40 if expensive else 2000
     if start is not None:
-        return lbfgs(model, em(model, _interior(*start, K, "given"), em_steps), lbfgs_steps, tol)
+        given = em(model, _interior(*start, K, "given"), em_steps)
+        return lbfgs(model, given, lbfgs_steps, enough)
 
     tried = [em(model, s, em_steps) for s in _starts(triples, frequencies, K, n, expensive)]
     best = min(tried, key=lambda fit: fit.divergence)
-    best = lbfgs(model, best, 40 if expensive else 200, max(tol, 1e-7))
     if not expensive:
-        best = _repair(model, best, triples, frequencies, n)
-    return lbfgs(model, best, lbfgs_steps, tol)
+        best = lbfgs(model, best, 200, roughly)
+        best = _repair(model, best, triples, frequencies, n, roughly)
+    return lbfgs(model, best, lbfgs_steps, enough)
 
 
 def em(model: Model, fit: Fit, steps: int) -> Fit:
@@ -85,7 +97,7 @@ def em(model: Model, fit: Fit, steps: int) -> Fit:
     return Fit(T, p, divergence, fit.start, fit.steps + steps)
 
 
-def lbfgs(model: Model, fit: Fit, steps: int, tol: float) -> Fit:
+def lbfgs(model: Model, fit: Fit, steps: int, enough: Enough) -> Fit:
     """L-BFGS on the square roots of the joint, from a fit that it never makes worse."""
     K = len(fit.p)
 
@@ -105,13 +117,20 @@ def lbfgs(model: Model, fit: Fit, steps: int, tol: float) -> Fit:
         np.sqrt(fit.p[:, None] * fit.T).ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 0, "gtol": tol, "maxcor": 20},
+        options={
+            "maxiter": steps,
+            "maxfun": 2 * steps,
+            "ftol": enough.gain,
+            "gtol": enough.gradient,
+            "maxcor": 20,
+        },
     )
-    if not found.fun <= fit.divergence:
-        return fit
+    # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
+    converged = found.status != 1
+    if not found.fun < fit.divergence:
+        return replace(fit, converged=converged)
     root = found.x.reshape(K, K)
     T, p = _split(root * root / (root * root).sum())
-    converged = bool(np.abs(found.jac).max() <= max(tol, 1e-6))
     return Fit(T, p, float(found.fun), fit.start, fit.steps + int(found.nfev), converged)
 
 
@@ -201,7 +220,12 @@ def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndar
 
 
 def _repair(
-    model: Model, fit: Fit, triples: np.ndarray, frequencies: np.ndarray, n: int
+    model: Model,
+    fit: Fit,
+    triples: np.ndarray,
+    frequencies: np.ndarray,
+    n: int,
+    roughly: Enough,
 ) -> Fit:
     """While the misfit is more than sampling explains, move rows to what is badly explained.
 
@@ -235,8 +259,8 @@ def _repair(
                 p[other] += p[row]
                 T[other] += (T[row] - T[other]) * p[row] / p[other]
                 T[row], p[row] = conditional[pair], share[pair]
-                moves.append(em(model, _interior(T, p, K, fit.start + ", repaired"), 20))
-        moved = lbfgs(model, min(moves, key=lambda move: move.divergence), 100, 1e-7)
+                moves.append(em(model, _interior(T, p, K, "repaired"), 20))
+        moved = lbfgs(model, min(moves, key=lambda move: move.divergence), 100, roughly)
         if moved.divergence >= fit.divergence - 1 / n:
             break
         fit = moved
