@@ -171,9 +171,7 @@ class Consensus:
                 f"Expected at most {_LARGEST_CLASS_COUNT} classes, but there are {K}"
             )
         centre, low, high = triples[:, 0], triples[:, 1:].min(1), triples[:, 1:].max(1)
-        key, place = np.unique(
-            (centre.astype(np.int64) * K + low) * K + high, return_inverse=True
-        )
+        key, place = np.unique((centre.astype(np.int64) * K + low) * K + high, return_inverse=True)
         distinct = np.column_stack([key // K**2, key // K % K, key % K]).astype(np.int32)
         total = np.bincount(place.ravel(), weights=weights, minlength=len(key))
         return cls(distinct, total, K, n_centers)
@@ -214,9 +212,7 @@ class Consensus:
         """(K, K) frequency of a centre's label (rows) with a neighbour's (columns)."""
         result = np.zeros((self.n_classes, self.n_classes))
         for neighbor in (1, 2):
-            np.add.at(
-                result, (self.triples[:, 0], self.triples[:, neighbor]), self.frequencies / 2
-            )
+            np.add.at(result, (self.triples[:, 0], self.triples[:, neighbor]), self.frequencies / 2)
         return result
 
     @property

@@ -20,8 +20,8 @@ def transition_error(estimate: Any, truth: Any) -> float:
 
     Examples
     --------
-    >>> transition_error([[0.9, 0.1], [0.2, 0.8]], [[1.0, 0.0], [0.0, 1.0]])
-    0.3
+    >>> transition_error([[0.75, 0.25], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
+    0.75
     """
     estimate, truth = np.asarray(estimate, float), np.asarray(truth, float)
     if estimate.shape != truth.shape or estimate.ndim != 2 or len(set(truth.shape)) != 1:
@@ -29,7 +29,7 @@ def transition_error(estimate: Any, truth: Any) -> float:
             f"Expected two square matrices of one size, but their shapes are "
             f"{estimate.shape} and {truth.shape}"
         )
-    return round(float(np.abs(estimate - truth).sum() / len(truth)), 15)
+    return float(np.abs(estimate - truth).sum() / len(truth))
 
 
 def true_transition_matrix(clean: Any, noisy: Any, n_classes: int) -> np.ndarray:

@@ -116,9 +116,7 @@ def solve(
     return Solution(full_T, full_p, divergence, occurring, clear, steps, converged, origin)
 
 
-def _resolve_permutation(
-    T: np.ndarray, p: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, bool]:
+def _resolve_permutation(T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
     """Put the rows in the order of the labels: the model does not know it.
 
     If the rows' maxima are on different labels they decide, which is the paper's "informative".

@@ -194,9 +194,7 @@ class _Divergence:
         return float(terms.sum()) + unseen
 
 
-def draw_triples(
-    T: np.ndarray, p: np.ndarray, n: int, rng: np.random.Generator
-) -> np.ndarray:
+def draw_triples(T: np.ndarray, p: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """(n, 3) labels drawn from the model: a clean class each, three labels of it."""
     counts = rng.multinomial(n, p / p.sum())
     cumulated = np.cumsum(T, axis=1)

@@ -185,9 +185,7 @@ def _third_given_pair(
     key = np.concatenate([j * K + k, i * K + k, i * K + j])
     third = np.concatenate([i, j, k])
     pairs, row = np.unique(key, return_inverse=True)
-    counts = sp.csr_array(
-        (np.tile(frequencies / 3, 3), (row, third)), shape=(len(pairs), K)
-    )
+    counts = sp.csr_array((np.tile(frequencies / 3, 3), (row, third)), shape=(len(pairs), K))
     share = counts.sum(axis=1)
     frequent = np.sort(np.argsort(-share, kind="stable")[: _PAIRS_PER_CLASS * K])
     conditional = counts[frequent].toarray() / share[frequent, None]
@@ -247,7 +245,9 @@ def _repair(
 
         observed = conditional * share[:, None]
         expected = (fit.p[:, None] * fit.T[:, b] * fit.T[:, c] * orders).T @ fit.T + 1e-300
-        excess = np.where(observed > 0, observed * np.log(np.maximum(observed, 1e-300) / expected), 0)
+        excess = np.where(
+            observed > 0, observed * np.log(np.maximum(observed, 1e-300) / expected), 0
+        )
         misfit = (excess - observed + expected).sum(axis=1)
         worst = np.argsort(-misfit)[:_REPAIR_CHOICES]
 

@@ -1,0 +1,266 @@
+"""What an estimate stands on, checked: each finding is a number and a plain sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from labelnoise.consensus import Consensus
+from labelnoise.neighbors import Neighbors
+from labelnoise.solvers import Solution, solve
+from labelnoise.solvers._model import sampling_divergence
+
+_SMALL_SINGULAR_VALUE = 0.05
+_FEW_TRIPLES = 30
+_MANY_DUPLICATES = 0.01
+_OVERLAP_SAMPLE = 20_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    value: float
+    sentence: str
+    """What was found, what it does to T, and what to do about it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnostics(Sequence[Finding]):
+    """All findings about one estimate; prints as a list, and ``diagnostics["fit"]`` is one."""
+
+    findings: tuple[Finding, ...]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            for finding in self.findings:
+                if finding.name == key:
+                    return finding
+            raise KeyError(key)
+        return self.findings[key]
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in (finding, finding.name) for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found wrong."""
+        return all(finding.ok for finding in self.findings)
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{'ok     ' if finding.ok else 'WARNING'}  {finding.sentence}" for finding in self
+        )
+
+
+def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
+    """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
+    T, p = solution.transition_matrix, solution.class_prior
+    occurring = np.flatnonzero(solution.occurring)
+    inner = T[np.ix_(occurring, occurring)]
+    least = float(np.linalg.svd(inner, compute_uv=False)[-1])
+    singular = least < _SMALL_SINGULAR_VALUE
+    findings = [
+        Finding(
+            "nonsingular",
+            not singular,
+            least,
+            f"T is {'nearly singular' if singular else 'non-singular'}: its smallest singular "
+            f"value is {least:.3g}"
+            + (
+                ". Two classes are labelled almost alike, so their rows cannot be told apart: "
+                "merge them, or find representations that separate them."
+                if singular
+                else "."
+            ),
+        )
+    ]
+
+    others = T - np.diag(np.diag(T))
+    margin = np.diag(T) - others.max(axis=1)
+    uninformative = [i for i in occurring if margin[i] <= 0]
+    named = _names(classes, uninformative)
+    findings.append(
+        Finding(
+            "informative",
+            not uninformative,
+            float(margin[occurring].min()),
+            f"T is not informative: {named} "
+            f"{'is' if len(uninformative) == 1 else 'are'} labelled as another class more often "
+            f"than correctly, so which row belongs to which class is a guess (the order in "
+            f"which most labels are right). Check the labels of {named}."
+            if uninformative
+            else "T is informative: every class gets its own label more often than any other.",
+        )
+    )
+
+    counts = consensus.label_counts()
+    absent = [i for i in range(len(classes)) if not solution.occurring[i]]
+    rare = [i for i in occurring if counts[i] < _FEW_TRIPLES]
+    empty = [i for i in occurring if i not in rare and p[i] * consensus.n_centers < 1]
+    parts = []
+    if absent:
+        parts.append(
+            f"The label {_names(classes, absent)} never occurs, so nothing can be said of its "
+            f"row, which is set to that of the identity, with a prior of 0."
+        )
+    if rare:
+        parts.append(
+            f"The label {_names(classes, rare)} occurs fewer than {_FEW_TRIPLES} times: its row "
+            f"is hardly more than a guess."
+        )
+    if empty:
+        parts.append(
+            f"No example seems to be of class {_names(classes, empty)} (its prior came out as "
+            f"0): its row means nothing."
+        )
+    findings.append(
+        Finding(
+            "classes",
+            not parts,
+            float(counts.min()),
+            " ".join(parts)
+            or f"Every class has data: the rarest label occurs {counts.min():.0f} times.",
+        )
+    )
+    if not solution.converged:
+        findings.append(
+            Finding(
+                "converged",
+                False,
+                float(solution.steps),
+                f"The solver ran out of its {solution.steps} steps before it settled: T may be "
+                f"off by more than its sampling error.",
+            )
+        )
+    return findings
+
+
+def check_fit(
+    consensus: Consensus, solution: Solution, solver: str = "likelihood", overlap: float = 1.0
+) -> Finding:
+    """Whether (T, p) explains the triples, up to what sampling explains.
+
+    The Kullback-Leibler divergence of the observed triples from those expected is compared
+    with that of triples drawn from (T, p). `overlap` is by how much triples that share members
+    reduce their number: see `overlap_of`.
+
+    If the answer of another solver than the likelihood's, or of one start, does not fit, the
+    likelihood is maximised from all starts to see whether the same model can do better.
+    """
+    n = max(int(consensus.n_centers / overlap), 1)
+    labels = np.flatnonzero(solution.occurring)
+    T = solution.transition_matrix[np.ix_(labels, labels)]
+    p = solution.class_prior[labels]
+    mean, deviation = sampling_divergence(T, p, n)
+    # Each parameter that was free to move takes up half a unit of log-likelihood.
+    free = np.count_nonzero(T > 1e-6) - 1
+    expected = max(mean - free / (2 * n), 0.05 * mean)
+    limit = expected + 3 * deviation
+    ratio = float(solution.divergence / max(expected, 1e-300))
+    measure = (
+        f"their divergence is {solution.divergence:.2g}, and sampling alone would give "
+        f"{expected:.2g}"
+    )
+    if solution.divergence <= limit:
+        return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")
+    if solver != "likelihood" or solution.start == "given":
+        best = solve(consensus, "likelihood")
+        if best.divergence <= limit:
+            return Finding(
+                "fit",
+                False,
+                ratio,
+                f"This is probably a wrong optimum: T and p do not explain the label triples "
+                f"({measure}), but another T does (divergence {best.divergence:.2g}). Use "
+                f"solver='likelihood', which tries several starts.",
+            )
+    return Finding(
+        "fit",
+        False,
+        ratio,
+        f"T and p do not explain the label triples: {measure}. No T explains them, so neighbours "
+        f"probably often differ in their true class, and T then shows more noise than there is. "
+        f"Use representations in which classes lie further apart.",
+    )
+
+
+def check_duplicates(neighbors: Neighbors, labels: np.ndarray) -> Finding:
+    """Whether examples occur more than once, which biases T when their labels are copies too."""
+    if neighbors.distances is None:
+        return Finding(
+            "duplicates",
+            True,
+            float("nan"),
+            "Duplicates were not looked for: the distances of the given neighbours are unknown.",
+        )
+    copied = neighbors.distances[:, 0] <= 1e-12 * max(neighbors.distances.max(), 1.0)
+    share = float(copied.mean())
+    if not copied.any():
+        return Finding("duplicates", True, 0.0, "No example occurs twice.")
+    nearest = labels[neighbors.indices[:, 0]]
+    agree = float((labels[copied] == nearest[copied]).mean())
+    many = share > _MANY_DUPLICATES
+    return Finding(
+        "duplicates",
+        not many,
+        share,
+        f"{copied.sum()} examples ({share:.1%}) are exact duplicates of another, and {agree:.0%} "
+        f"of them carry the same label as it. A copy is its own neighbour's neighbour: if the "
+        f"labels were copied too, T comes out too close to the identity. Keep one of each "
+        f"unless their labels were given independently.",
+    )
+
+
+def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> float:
+    """By how much triples that share members widen the sampling divergence.
+
+    With frequencies f and expectations q the divergence is about ``sum (f - q)^2 / 2q``, whose
+    mean is a sum over pairs of triples that share a member, themselves included, of
+    ``[both are the same triple] / q - 1``. It is compared with the sum over single triples.
+    Estimated from at most 20,000 centres.
+    """
+    n, K = len(indices), len(p)
+    members = np.column_stack([np.arange(n), indices[:, :2]])
+    complete = np.flatnonzero((labels[members] >= 0).all(axis=1))
+    members = members[complete]
+    triples = np.sort(labels[members], axis=1)
+    key = (triples[:, 0] * K + triples[:, 1]) * K + triples[:, 2]
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    i, j, k = triples[first].T
+    orders = np.array([0, 1, 3, 6])[1 + (i != j).astype(int) + (j != k)]
+    chance = orders * np.einsum("i,im,im,im->m", p, T[:, i], T[:, j], T[:, k])
+    # A triple expected less than once contributes no more than one expected once.
+    weight = 1 / np.maximum(chance, 1 / len(members))[which]
+
+    m = len(members)
+    holds = sp.csr_array(
+        (np.ones(3 * m, np.int8), members.ravel(), np.arange(0, 3 * m + 1, 3)), (m, n)
+    )
+    some = np.arange(m)
+    if m > _OVERLAP_SAMPLE:
+        some = np.random.default_rng(0).choice(m, _OVERLAP_SAMPLE, replace=False)
+    shared = sp.csr_array(holds[some] @ holds.T)
+    one = some[np.repeat(np.arange(len(some)), np.diff(shared.indptr))]
+    same = which[one] == which[shared.indices]
+    together = weight[one[same]].sum() - shared.nnz
+    alone = weight[some].sum() - len(some)
+    return max(1.0, float(together / max(alone, 1e-300)))
+
+
+def _names(classes: np.ndarray, numbers: Sequence[int], most: int = 5) -> str:
+    shown = [str(classes[i]) for i in numbers[:most]]
+    more = len(numbers) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
