@@ -24,7 +24,7 @@ test: venv  ## Run the tests
 	$(BIN)/python -m pytest -n auto -q
 
 test-slow: venv  ## Run the long statistical tests
-	$(BIN)/python -m pytest -n auto -q tests/statistical
+	$(BIN)/python -m pytest -q -s tests/statistical
 
 lint: venv  ## Check style and types
 	$(BIN)/ruff check .

@@ -4,12 +4,16 @@
 classes, and sum to 1.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
 
-from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise.consensus import Consensus
-from labelnoise.hoc import HOC
-from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
+if TYPE_CHECKING:
+    from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+    from labelnoise.consensus import Consensus
+    from labelnoise.hoc import HOC
+    from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 
 __all__ = [
     "HOC",
@@ -21,3 +25,25 @@ __all__ = [
     "to_cleanlab",
     "transition_error",
 ]
+
+# Imported when first asked for: scikit-learn takes a second, and `labelnoise --help` none.
+_HOMES = {
+    "HOC": "hoc",
+    "Consensus": "consensus",
+    "LabelNoiseError": "_errors",
+    "LabelNoiseWarning": "_errors",
+    "feasibility": "scores",
+    "from_cleanlab": "scores",
+    "to_cleanlab": "scores",
+    "transition_error": "scores",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"labelnoise.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'labelnoise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

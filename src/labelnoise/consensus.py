@@ -16,7 +16,7 @@ import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._files import write_then_rename
-from labelnoise.neighbors import Neighbors, nearest_neighbors
+from labelnoise.neighbors import nearest_neighbors
 
 _LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
 

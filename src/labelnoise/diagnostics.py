@@ -68,7 +68,7 @@ class Diagnostics(Sequence[Finding]):
 def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
     """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
     T, p = solution.transition_matrix, solution.class_prior
-    occurring = np.flatnonzero(solution.occurring)
+    occurring = np.flatnonzero(solution.occurring).tolist()
     inner = T[np.ix_(occurring, occurring)]
     least = float(np.linalg.svd(inner, compute_uv=False)[-1])
     singular = least < _SMALL_SINGULAR_VALUE
@@ -191,9 +191,10 @@ def check_fit(
         "fit",
         False,
         ratio,
-        f"T and p do not explain the label triples: {measure}. No T explains them, so neighbours "
-        f"probably often differ in their true class, and T then shows more noise than there is. "
-        f"Use representations in which classes lie further apart.",
+        f"T and p do not explain the label triples: {measure}. No T does: neighbours often differ "
+        f"in their true class, so that T shows more noise than there is (use representations in "
+        f"which classes lie further apart), or their labels were not given independently (copies, "
+        f"one annotator's habits).",
     )
 
 

@@ -26,7 +26,7 @@ from labelnoise.diagnostics import (
     check_solution,
     overlap_of,
 )
-from labelnoise.neighbors import METRICS, Neighbors, given_neighbors, nearest_neighbors
+from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
 from labelnoise.solvers import SOLVERS, solve
 
 Progress = Callable[[str, int, int], None]
@@ -162,15 +162,19 @@ class HOC(BaseEstimator):
             Itself.
         """
         self._check_settings()
-        labels, self.classes_ = encode_labels(y, self.classes, self.unlabeled)
-        n = len(labels)
         if X is None and neighbors is None:
             raise LabelNoiseError("Expected X or neighbors, but both are None")
         if X is not None:
-            X = self._checked(X, n)
+            X = self._checked(X)
+        labels, self.classes_ = encode_labels(y, self.classes, self.unlabeled)
+        n = len(labels)
+        if X is not None and len(X) != n:
+            raise LabelNoiseError(
+                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
+                f"labels: inconsistent numbers of samples"
+            )
         if n < 3:
-            raise LabelNoiseError(f"Expected at least 3 examples, but there are {n}")
-
+            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         stage = _stages(progress)
         notes: list[Finding] = []
         if neighbors is not None:
@@ -240,16 +244,13 @@ class HOC(BaseEstimator):
                     f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
                 )
 
-    def _checked(self, X: Any, n: int) -> np.ndarray:
+    def _checked(self, X: Any) -> np.ndarray:
         try:
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
         except ValueError as error:
             raise LabelNoiseError(str(error)) from error
-        if len(X) != n:
-            raise LabelNoiseError(
-                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
-                f"labels: inconsistent numbers of samples"
-            )
+        if len(X) < 3:
+            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {len(X)}")
         if X.dtype.kind == "f":
             finite = np.isfinite(X)
             if not finite.all():

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -100,7 +100,7 @@ def nearest_neighbors(
     return Neighbors(indices, points.distance(gap))
 
 
-def given_neighbors(neighbors: np.ndarray | sp.sparray, n: int, n_neighbors: int) -> Neighbors:
+def given_neighbors(neighbors: Any, n: int, n_neighbors: int) -> Neighbors:
     """Check neighbours that were found elsewhere, and keep the first `n_neighbors` of each row.
 
     Accepts row numbers of shape (n, k), nearest first, or a sparse (n, n) graph whose stored
@@ -108,7 +108,7 @@ def given_neighbors(neighbors: np.ndarray | sp.sparray, n: int, n_neighbors: int
     An example that is listed as its own neighbour is left out.
     """
     if sp.issparse(neighbors):
-        candidates, distances = _from_graph(sp.csr_array(neighbors), n)
+        candidates, distances = _from_graph(neighbors, n)
     else:
         candidates, distances = np.asarray(neighbors), None
         if candidates.ndim != 2 or len(candidates) != n:
@@ -147,8 +147,9 @@ def given_neighbors(neighbors: np.ndarray | sp.sparray, n: int, n_neighbors: int
     return Neighbors(indices, distances)
 
 
-def _from_graph(graph: sp.csr_array, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _from_graph(graph: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers and distances, nearest first, padded with -1 where rows differ in length."""
+    graph = graph.tocsr()
     if graph.shape != (n, n):
         raise LabelNoiseError(
             f"Expected a graph of shape (n_samples, n_samples), but it has shape {graph.shape}, "

@@ -49,7 +49,7 @@ def seconds_per_step(n_triples: int, K: int) -> float:
 
 def model_of(triples: np.ndarray, frequencies: np.ndarray, K: int) -> Model:
     """Choose the cheaper form for these sorted triples."""
-    dense = K**4 * _SECONDS_PER_PRODUCT <= len(triples) * K * _SECONDS_PER_GATHER
+    dense = len(triples) * K * _SECONDS_PER_GATHER >= K**4 * _SECONDS_PER_PRODUCT
     form = DenseModel if dense or K <= 16 else SparseModel
     return form(triples, frequencies, K)
 

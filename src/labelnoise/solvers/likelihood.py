@@ -23,7 +23,8 @@ _REPAIR_ROUNDS = 20
 _REPAIR_CHOICES = 3  # rows to give up, and places to put them, tried in each round
 _PAIRS_PER_CLASS = 20  # most frequent label pairs looked at for extreme rows
 _LEAST_PAIR_COUNT = 3
-_EXPENSIVE_STEP = 0.1  # seconds an EM step takes from which the search is shortened
+_CHEAP_STEP = 0.001  # seconds an EM step takes up to which the optimum is found to rounding
+_EXPENSIVE_STEP = 0.1  # and from which the search is shortened
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,18 @@ def solve_likelihood(
     start : (T, p), optional
         Continue from here and nowhere else.
     tol : float, optional
-        Largest component of the gradient at which L-BFGS stops. By default it stops when a step
-        changes the log-likelihood of all triples together by less than could matter.
+        Largest component of the gradient at which L-BFGS stops. By default it goes to the limit
+        of rounding where that is cheap; else it stops when a step changes the log-likelihood of
+        all triples together by less than could matter.
     """
     model = model_of(triples, frequencies, K)
-    enough = Enough(gradient=tol, gain=0) if tol else Enough(gradient=1e-9, gain=1e-6 / n)
-    roughly = Enough(gradient=1e-7, gain=1e-2 / n)
-    expensive = seconds_per_step(len(triples), K) > _EXPENSIVE_STEP
+    seconds = seconds_per_step(len(triples), K)
+    expensive = seconds > _EXPENSIVE_STEP
+    if tol is None:
+        enough = Enough(1e-11, 0) if seconds < _CHEAP_STEP else Enough(1e-9, 1e-6 / n)
+    else:
+        enough = Enough(tol, 0)
+    roughly = Enough(1e-7, 1e-2 / n)
     em_steps = 8 if expensive else 25
     lbfgs_steps = 40 if expensive else 2000
     if start is not None:
@@ -186,7 +192,7 @@ def _third_given_pair(
     third = np.concatenate([i, j, k])
     pairs, row = np.unique(key, return_inverse=True)
     counts = sp.csr_array((np.tile(frequencies / 3, 3), (row, third)), shape=(len(pairs), K))
-    share = counts.sum(axis=1)
+    share: np.ndarray = counts.sum(axis=1)
     frequent = np.sort(np.argsort(-share, kind="stable")[: _PAIRS_PER_CLASS * K])
     conditional = counts[frequent].toarray() / share[frequent, None]
     return conditional, share[frequent], pairs[frequent] // K, pairs[frequent] % K

@@ -49,11 +49,11 @@ def moment_solutions(
 def _symmetric_counts(
     pairs: tuple[tuple[np.ndarray, np.ndarray], ...], weights: list[np.ndarray], K: int
 ) -> np.ndarray:
-    result = np.zeros(K * K)
+    flat = np.zeros(K * K)
     for (a, b), weight in zip(pairs, weights, strict=True):
-        result += np.bincount(a.astype(np.intp) * K + b, weight, K * K)
-    result = result.reshape(K, K)
-    return (result + result.T) / 2
+        flat += np.bincount(a.astype(np.intp) * K + b, weight, K * K)
+    counts = flat.reshape(K, K)
+    return (counts + counts.T) / 2
 
 
 def project_on_simplex(rows: np.ndarray) -> np.ndarray:

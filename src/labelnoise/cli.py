@@ -1,0 +1,338 @@
+"""The command line: `labelnoise --help` lists the commands.
+
+What takes long to import is imported inside the commands, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+import warnings
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelnoise import __version__
+from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+from labelnoise._files import write_then_rename
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from labelnoise.noise import NoisyLabels
+    from labelnoise.report import Comparison
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
+
+# Which digits people mistake for which, and how often relative to each other. Made up, but of
+# the kind that real annotators produce: a few strong, one-sided confusions over a low floor.
+_DIGIT_CONFUSIONS = {
+    (7, 1): 22,
+    (3, 8): 20,
+    (4, 9): 18,
+    (8, 3): 14,
+    (9, 4): 10,
+    (5, 6): 10,
+    (1, 7): 8,
+    (2, 7): 8,
+    (5, 3): 6,
+    (9, 7): 5,
+    (8, 5): 4,
+}
+_DIGIT_FLOOR = 1  # every other confusion
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class NoiseKind(StrEnum):
+    """Noise that the demo can make."""
+
+    CLASS = "class"
+    SYMMETRIC = "symmetric"
+    PAIR = "pair"
+
+
+def main() -> None:
+    """Run the command line; what a user can cause ends in one line and a status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character shows "?" instead of ending the program.
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except LabelNoiseError as error:
+        print("Error:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(_interrupted())
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            _interrupted()
+        raise
+
+
+def _interrupted() -> int:
+    print("Interrupted.", file=sys.stderr)
+    return _INTERRUPTED
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"labelnoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _labelnoise(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """How wrong are your labels? Estimate the noise, without clean labels."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path(
+        "demo-output/report.html"
+    ),
+    noise: Annotated[
+        NoiseKind,
+        typer.Option(
+            help="class: digits that look alike are confused; symmetric: all alike; "
+            "pair: each with the next."
+        ),
+    ] = NoiseKind.CLASS,
+    rate: Annotated[float, typer.Option(help="Share of labels to make wrong, 0 to 1.")] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Which random labels are wrong.")] = 0,
+) -> None:
+    """Make known noise in scikit-learn's digits, estimate it, and show both."""
+    from rich.console import Console
+
+    start = time.perf_counter()
+    comparison = _compare_on_digits(noise, rate, seed)
+
+    from labelnoise.report import heatmap_page
+
+    _write_page(out, heatmap_page(comparison))
+    console = Console(highlight=False)
+    _print_comparison(console, comparison)
+    console.print(f"\nTook {time.perf_counter() - start:.1f} s.")
+    console.print(f"Picture: {out}", markup=False, soft_wrap=True)
+
+
+def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
+    """Corrupt the digits, estimate, and compare; progress goes to the terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    terminal = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=terminal,
+        disable=not terminal.is_interactive,
+    ) as bars:
+        steps = {
+            name: bars.add_task(text, total=1, start=False)
+            for name, text in (
+                ("data", "Preparing the data"),
+                ("neighbors", "Finding neighbours"),
+                ("solving", "Solving for T"),
+            )
+        }
+        bars.start_task(steps["data"])
+
+        import numpy as np
+        from sklearn.datasets import load_digits
+
+        from labelnoise.diagnostics import Finding
+        from labelnoise.hoc import HOC
+        from labelnoise.report import Comparison
+        from labelnoise.scores import transition_error, true_transition_matrix
+
+        X, digits = load_digits(return_X_y=True)
+        noisy = _corrupt(digits, kind, rate, seed)
+        bars.update(steps["data"], completed=1)
+        bars.start_task(steps["neighbors"])
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(steps[stage], completed=done, total=total)
+            if done == total:
+                bars.start_task(steps["solving"])
+
+        with warnings.catch_warnings():
+            # Each of these warnings is also a finding, and the findings are shown.
+            warnings.simplefilter("ignore", LabelNoiseWarning)
+            est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
+        bars.update(steps["solving"], completed=1)
+
+    truth, K = noisy.transition_matrix, len(noisy.classes)
+    counted = true_transition_matrix(digits, noisy.labels, K)
+    findings = list(est.diagnostics_)
+    if (truth.argmax(axis=1) != np.arange(K)).any():
+        findings.append(
+            Finding(
+                "truth",
+                False,
+                float(np.diag(truth).min()),
+                "By the true T, some class gets another label more often than its own. Noisy "
+                "labels alone cannot tell, so T comes out with its rows in the wrong order. Use "
+                "a lower rate.",
+            )
+        )
+    return Comparison(
+        classes=[str(name) for name in noisy.classes],
+        estimated=est.transition_matrix_,
+        truth=truth,
+        noise_rate=est.noise_rate_,
+        true_noise_rate=noisy.rate,
+        errors={
+            "this estimate": transition_error(est.transition_matrix_, truth),
+            'answering "no noise"': transition_error(np.eye(K), truth),
+            "counting with the clean labels (sampling error alone)": transition_error(
+                counted, truth
+            ),
+        },
+        findings=findings,
+        how=f"The data are scikit-learn's digits: {len(X):,} images of 8 x 8 pixels. Each label "
+        f"was replaced by one drawn from the row of the true T that belongs to its class "
+        f"({noisy.kind} noise, rate {rate:g}, seed {seed}), which made "
+        f"{round(noisy.rate * len(X)):,} labels wrong. HOC() then saw the pixels and the noisy "
+        f"labels, and no clean one.",
+    )
+
+
+def _corrupt(digits: np.ndarray, kind: NoiseKind, rate: float, seed: int) -> NoisyLabels:
+    from labelnoise.noise import class_conditional, pair_flip, symmetric
+
+    if kind is NoiseKind.SYMMETRIC:
+        return symmetric(digits, rate, random_state=seed)
+    if kind is NoiseKind.PAIR:
+        return pair_flip(digits, rate, random_state=seed)
+    return class_conditional(digits, _digit_confusions(rate), random_state=seed)
+
+
+def _digit_confusions(rate: float) -> np.ndarray:
+    """T of the confusions above, scaled so that a share `rate` of the labels is wrong."""
+    import numpy as np
+
+    T = np.full((10, 10), float(_DIGIT_FLOOR))
+    for (digit, label), weight in _DIGIT_CONFUSIONS.items():
+        T[digit, label] = weight
+    np.fill_diagonal(T, 0)
+    T /= T.sum(axis=1).mean()
+    most = 1 / T.sum(axis=1).max()
+    if not 0 <= rate <= most:
+        raise LabelNoiseError(
+            f"Expected 0 <= rate <= {most:.3f} for class noise, as no class can have more than "
+            f"all its labels wrong, but rate = {rate:g}"
+        )
+    T *= rate
+    np.fill_diagonal(T, 1 - T.sum(axis=1))
+    return T
+
+
+def _write_page(path: Path, page: str) -> None:
+    """Write the page, and the folders it goes to; all or nothing."""
+    new: list[Path] = []
+    try:
+        new = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_then_rename(path) as file:
+            file.write(page.encode())
+    except BaseException as error:
+        for folder in new:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise LabelNoiseError(
+                f"Expected a folder to write to, but {path.parent} cannot be made one: "
+                f"{error.strerror}"
+            ) from error
+        raise
+
+
+def _print_comparison(console: Console, comparison: Comparison) -> None:
+    from rich.markup import escape
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    console.print(f"\n[bold]{escape(comparison.headline)}[/]")
+
+    tables = [
+        _matrix_table("Estimated T", comparison.classes, comparison.estimated),
+        _matrix_table("True T", comparison.classes, comparison.truth),
+    ]
+    console.print("\nPercent of each true class (row) that got each label (column):\n")
+    gap = 4
+    unlimited = console.options.update(max_width=10_000)
+    widths = [Measurement.get(console, unlimited, table).maximum for table in tables]
+    if sum(widths) + gap <= console.width:
+        side_by_side = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+        side_by_side.add_row(*tables)
+        console.print(side_by_side)
+    else:
+        console.print(tables[0], "", tables[1])
+
+    console.print("\n[bold]Largest confusions[/]")
+    for sentence in comparison.largest_confusions() or ["none reaches 0.1%"]:
+        console.print(f"  {escape(sentence)}")
+
+    console.print("\n[bold]Error[/] (0 is perfect, 2 the most there can be)")
+    for name, error in comparison.errors.items():
+        console.print(f"  {error:.3f}  {escape(name)}")
+
+    console.print("\n[bold]What the estimate stands on[/]")
+    findings = Table.grid(padding=(0, 2, 0, 0))
+    for finding in comparison.findings:
+        mark = "[green]ok[/]" if finding.ok else "[bold yellow]WARNING[/]"
+        findings.add_row(f"  {mark}", escape(finding.sentence))
+    console.print(findings)
+
+
+def _matrix_table(title: str, classes: Sequence[str], T: np.ndarray) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from labelnoise.report.heatmap import short_percent
+
+    # Text, unlike str, is never read as markup: class names are data.
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=0,
+    )
+    table.add_column("")
+    for name in classes:
+        table.add_column(Text(name, style="bold"), justify="right", min_width=3)
+    for i, name in enumerate(classes):
+        cells = [Text(short_percent(T[i, j]), _cell_style(T[i, j], i == j)) for j in range(len(T))]
+        table.add_row(Text(name, style="bold"), *cells)
+    return table
+
+
+def _cell_style(share: float, on_diagonal: bool) -> str:
+    if on_diagonal:
+        return "cyan"
+    if share >= 0.05:
+        return "bold red"
+    return "default" if share >= 0.005 else "dim"

@@ -1,0 +1,45 @@
+"""Data and models that several tests use."""
+
+import numpy as np
+import pytest
+
+from labelnoise import Consensus
+from labelnoise.solvers._model import draw_triples
+
+
+def symmetric_matrix(K, rate):
+    return (1 - rate) * np.eye(K) + rate / (K - 1) * (1 - np.eye(K))
+
+
+def pair_matrix(K, rate, background=0.0):
+    """Class i to i + 1 with the given rate, and a background of uniform noise."""
+    T = (1 - rate) * np.eye(K) + rate * np.roll(np.eye(K), 1, axis=1)
+    return (1 - background) * T + background / K
+
+
+def random_matrix(K, rng):
+    return 0.5 * np.eye(K) + 0.5 * rng.dirichlet(np.ones(K), K)
+
+
+def imbalanced_prior(K, ratio):
+    p = np.geomspace(1, ratio, K)
+    return p / p.sum()
+
+
+def sampled_consensus(T, p, n, seed):
+    """Count n triples drawn from the model."""
+    rng = np.random.default_rng(seed)
+    return Consensus.from_labels(draw_triples(T, p, n, rng), len(p))
+
+
+def clusters(K, n, seed, separation=4.0, d=16):
+    """Gaussian clusters, far enough apart that neighbours share their class."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((K, d)) * separation
+    y = rng.integers(0, K, n)
+    return centres[y] + rng.standard_normal((n, d)), y
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

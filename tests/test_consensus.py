@@ -1,0 +1,141 @@
+"""Counting label triples."""
+
+import numpy as np
+import pytest
+
+from labelnoise import Consensus, LabelNoiseError
+from labelnoise.consensus import expected_consensus
+from tests.conftest import clusters, imbalanced_prior, random_matrix
+
+
+def counted_by_hand(labels, neighbors, K, weight=None):
+    """The dense c3 with a loop over centres and pairs, either order of the neighbours."""
+    result = np.zeros((K, K, K))
+    for n, row in enumerate(neighbors):
+        pairs = [(b, c) for i, b in enumerate(row) for c in row[i + 1 :]]
+        pairs = [(b, c) for b, c in pairs if labels[b] >= 0 and labels[c] >= 0]
+        if labels[n] < 0 or not pairs:
+            continue
+        for b, c in pairs:
+            share = (1 if weight is None else weight[n]) / len(pairs) / 2
+            result[labels[n], labels[b], labels[c]] += share
+            result[labels[n], labels[c], labels[b]] += share
+    return result
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_counts_agree_with_a_loop(k, rng):
+    """The counts are those of a plain loop, with weights and unlabelled examples too."""
+    labels = rng.integers(-1, 4, 80)
+    neighbors = np.array([rng.choice(80, k, replace=False) for _ in range(80)])
+    weight = rng.random(80) * (rng.random(80) > 0.2)
+    for w in (None, weight):
+        consensus = Consensus.from_neighbors(labels, neighbors, 4, center_weight=w)
+        by_hand = counted_by_hand(labels, neighbors, 4, w)
+        np.testing.assert_allclose(consensus.c3 * consensus.weights.sum(), by_hand)
+        np.testing.assert_allclose(consensus.c1, by_hand.sum((1, 2)) / by_hand.sum())
+        np.testing.assert_allclose(consensus.c2, by_hand.sum(2) / by_hand.sum())
+
+
+def test_formula_on_paper_agrees_with_the_sparse_form(rng):
+    """The exact consensus of (T, p) is sum_i p_i T_i x T_i x T_i."""
+    for K in (2, 3, 7):
+        T, p = random_matrix(K, rng), imbalanced_prior(K, 20)
+        consensus = Consensus.from_model(T, p)
+        c1, c2, c3 = expected_consensus(T, p)
+        np.testing.assert_allclose(consensus.c3, c3, atol=1e-15)
+        np.testing.assert_allclose(consensus.c2, c2, atol=1e-15)
+        np.testing.assert_allclose(consensus.c1, c1, atol=1e-15)
+
+
+def test_shards_add_up(rng):
+    """The consensus of two parts, added, is that of the whole, to the last count."""
+    labels = rng.integers(0, 5, (200, 3))
+    whole = Consensus.from_labels(labels, 5)
+    merged = Consensus.from_labels(labels[:70], 5) + Consensus.from_labels(labels[70:], 5)
+    np.testing.assert_array_equal(whole.triples, merged.triples)
+    np.testing.assert_array_equal(whole.weights, merged.weights)
+    assert merged.n_centers == 200
+
+
+def test_order_of_neighbours_does_not_matter(rng):
+    """(a, b, c) and (a, c, b) are the same triple."""
+    labels = rng.integers(0, 3, (50, 3))
+    swapped = labels[:, [0, 2, 1]]
+    np.testing.assert_array_equal(
+        Consensus.from_labels(labels, 3).weights, Consensus.from_labels(swapped, 3).weights
+    )
+
+
+def test_sorted_triples_forget_the_centre():
+    """(0, 1, 1) and (1, 0, 1) become one triple with both frequencies."""
+    triples, frequencies = Consensus.from_labels(
+        np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 1]]), 2
+    ).sorted_triples()
+    assert triples.tolist() == [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
+    assert frequencies.tolist() == [0.25, 0.5, 0.25]
+
+
+def test_a_thousand_classes_need_no_dense_array(rng):
+    """K = 1000 takes memory for the triples that occur, not for a billion."""
+    consensus = Consensus.from_labels(rng.integers(0, 1000, (5000, 3)), 1000)
+    assert len(consensus.weights) <= 5000
+    assert consensus.triples.max() < 1000
+
+
+def test_rounds_count_within_samples():
+    """Each round gives sample_size triples; a sample of everything is counted once."""
+    X, y = clusters(3, 200, 0)
+    rounds = Consensus.from_rounds(X, y, 3, n_rounds=5, sample_size=40, random_state=0)
+    assert rounds.weights.sum() == 200
+    again = Consensus.from_rounds(X, y, 3, n_rounds=5, sample_size=40, random_state=0)
+    np.testing.assert_array_equal(rounds.weights, again.weights)
+    assert rounds.n_centers <= 200
+    assert Consensus.from_rounds(X, y, 3, n_rounds=5, sample_size=500).weights.sum() == 200
+
+
+def test_saved_and_loaded(tmp_path, rng):
+    """What is loaded is what was saved, without pickle."""
+    consensus = Consensus.from_labels(rng.integers(0, 5, (100, 3)), 5)
+    consensus.save(tmp_path / "c.npz")
+    loaded = Consensus.load(tmp_path / "c.npz")
+    np.testing.assert_array_equal(loaded.triples, consensus.triples)
+    np.testing.assert_array_equal(loaded.weights, consensus.weights)
+    assert (loaded.n_classes, loaded.n_centers) == (5, 100)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_loading_something_else_says_so(tmp_path):
+    """A missing file, another archive and a pickle are met with one sentence."""
+    np.savez(tmp_path / "other.npz", a=1)
+    np.save(tmp_path / "pickle.npy", np.array([{}], object))
+    for name in ("missing.npz", "other.npz", "pickle.npy"):
+        with pytest.raises(LabelNoiseError, match=name):
+            Consensus.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros((4, 2), int), r"three labels.*\(4, 2\)"),
+        (np.array([[0, 1, 5]]), "from 0 to 5"),
+        (np.array([[0, 1, -2]]), "from -2 to 1"),
+    ],
+)
+def test_bad_labels(labels, message):
+    """The message has the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        Consensus.from_labels(labels, 3)
+
+
+def test_bad_merge_and_weights(rng):
+    """Consensuses of different classes do not add up; weights must be finite and >= 0."""
+    labels = rng.integers(0, 2, (10, 3))
+    with pytest.raises(LabelNoiseError, match="2 and 3"):
+        Consensus.from_labels(labels, 2) + Consensus.from_labels(labels, 3)
+    neighbors = np.array([[1, 2], [0, 2], [0, 1]])
+    for weight in (np.array([1, 1, -1.0]), np.array([1, 1, np.nan]), np.ones(2)):
+        with pytest.raises(LabelNoiseError, match="center_weight"):
+            Consensus.from_neighbors(labels[:3, 0], neighbors, 2, center_weight=weight)
+    with pytest.raises(LabelNoiseError, match="at least 2 neighbors"):
+        Consensus.from_neighbors(labels[:3, 0], neighbors[:, :1], 2)

@@ -1,0 +1,361 @@
+"""The estimator as people use it."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.neighbors import kneighbors_graph
+from sklearn.utils.estimator_checks import check_estimator
+
+from labelnoise import (
+    HOC,
+    Consensus,
+    LabelNoiseError,
+    LabelNoiseWarning,
+    transition_error,
+)
+from labelnoise.neighbors import nearest_neighbors
+from labelnoise.noise import class_conditional, pair_flip, symmetric
+from tests.conftest import clusters
+
+
+# Checks that scikit-learn leaves out, each with its reason.
+DOES_NOT_APPLY = {
+    "check_array_api_input": "the estimator works on NumPy arrays; scikit-learn runs this check "
+    "only where SCIPY_ARRAY_API is set"
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("est", [HOC(), HOC.paper(n_rounds=2, sample_size=10)], ids=str)
+def test_scikit_learn_checks(est):
+    """HOC keeps scikit-learn's contract: every check passes but those listed."""
+    results = check_estimator(est, on_skip=None)
+    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
+    assert skipped <= set(DOES_NOT_APPLY)
+    assert len(results) > 30
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Four well-separated classes with 30% pair noise: X, clean, noisy, T."""
+    X, y = clusters(4, 3000, 0)
+    noisy = pair_flip(y, 0.3, random_state=0)
+    return X, y, noisy.labels, noisy.transition_matrix
+
+
+def test_recovers_t(data):
+    """Where neighbours share their class, T and the rate are found to sampling error."""
+    X, y, noisy, T = data
+    est = HOC().fit(X, noisy)
+    assert transition_error(est.transition_matrix_, T) < 0.05
+    assert est.noise_rate_ == pytest.approx((y != noisy).mean(), abs=0.02)
+    np.testing.assert_allclose(est.class_prior_, np.bincount(y) / len(y), atol=0.02)
+    assert est.diagnostics_.ok
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # moments: a poor fit
+@pytest.mark.parametrize("solver", ["likelihood", "moments", "paper"])
+def test_each_solver_from_features_to_t(data, solver):
+    """Each solver finds T from features and labels."""
+    X, _, noisy, T = data
+    est = HOC(solver=solver, random_state=0).fit(X, noisy)
+    assert transition_error(est.transition_matrix_, T) < 0.15
+
+
+def test_paper_settings(data):
+    """HOC.paper() is G rounds of |E| samples with the norms, the same for the same seed."""
+    X, _, noisy, T = data
+    est = HOC.paper()
+    assert (est.solver, est.n_rounds, est.sample_size) == ("paper", 50, 15_000)
+    small = HOC.paper(n_rounds=10, sample_size=500, random_state=1)
+    first = small.fit(X, noisy).transition_matrix_
+    assert transition_error(first, T) < 0.2
+    np.testing.assert_array_equal(clone(small).fit(X, noisy).transition_matrix_, first)
+
+
+def test_joint_and_inverse(data):
+    """The joint sums to 1, and the inverse is P(clean | label) with rows of labels."""
+    est = HOC().fit(data[0], data[2])
+    assert est.joint_.sum() == pytest.approx(1)
+    np.testing.assert_allclose(est.joint_.sum(axis=1), est.class_prior_)
+    inverse = est.inverse_transition_matrix_
+    np.testing.assert_allclose(inverse.sum(axis=1), 1)
+    label = est.joint_.sum(axis=0)
+    np.testing.assert_allclose(inverse * label[:, None], est.joint_.T)
+
+
+def test_labels_may_be_anything(data):
+    """Strings, pandas, polars, booleans: the same T, with classes_ in the labels' order."""
+    X, _, noisy, _ = data
+    names = np.array(["cat", "dog", "emu", "fox"])
+    plain = HOC().fit(X, noisy)
+    for features, labels in (
+        (X, names[noisy]),
+        (X, names[noisy].astype(object)),
+        (pd.DataFrame(X), pd.Series(names[noisy])),
+        (pd.DataFrame(X), pd.Series(names[noisy], dtype="category")),
+        (pl.DataFrame(X), pl.Series(names[noisy])),
+        (X, names[noisy].tolist()),
+    ):
+        est = HOC().fit(features, labels)
+        assert est.classes_.tolist() == names.tolist()
+        np.testing.assert_array_equal(est.transition_matrix_, plain.transition_matrix_)
+    assert HOC().fit(X, noisy.astype(float)).classes_.tolist() == [0, 1, 2, 3]
+    assert HOC().fit(X, noisy - 1).classes_.tolist() == [-1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["nan", "none", "pandas", "polars", "named"])
+def test_unlabelled_examples_are_left_out(data, form, rng):
+    """However a missing label is written, the estimate is that of the labelled examples."""
+    X, _, noisy, _ = data
+    missing = rng.random(len(noisy)) < 0.3
+    expected = HOC().fit(X[~missing], noisy[~missing])
+    unlabeled = None
+    if form == "nan":
+        labels = np.where(missing, np.nan, noisy)
+    elif form == "none":
+        labels = np.where(missing, None, noisy.astype(object))
+    elif form == "pandas":
+        labels = pd.Series(np.where(missing, pd.NA, noisy.astype(object)), dtype="Int64")
+    elif form == "polars":
+        labels = pl.Series([None if m else int(v) for m, v in zip(missing, noisy, strict=True)])
+    else:
+        labels, unlabeled = np.where(missing, -1, noisy), -1
+    est = HOC(unlabeled=unlabeled).fit(X, labels)
+    np.testing.assert_array_equal(est.transition_matrix_, expected.transition_matrix_)
+    assert est.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_minus_one_is_a_label_unless_said_otherwise(data):
+    """-1 is an ordinary class by default."""
+    X, _, noisy, _ = data
+    assert -1 in HOC().fit(X, np.where(noisy == 0, -1, noisy)).classes_
+
+
+def test_classes_that_do_not_occur(data):
+    """`classes` fixes the order of the rows and keeps a place for labels never seen."""
+    X, _, noisy, _ = data
+    plain = HOC().fit(X, noisy)
+    with pytest.warns(LabelNoiseWarning, match="label 9 never occurs"):
+        est = HOC(classes=[3, 2, 9, 1, 0]).fit(X, noisy)
+    assert est.classes_.tolist() == [3, 2, 9, 1, 0]
+    keep = [4, 3, 1, 0]
+    np.testing.assert_allclose(
+        est.transition_matrix_[np.ix_(keep, keep)], plain.transition_matrix_, atol=1e-6
+    )
+    assert est.class_prior_[2] == 0
+    assert not np.isnan(est.inverse_transition_matrix_).any()
+
+
+def test_neighbors_from_elsewhere(data):
+    """Row numbers or a graph found elsewhere give what our own search gives, without X."""
+    X, _, noisy, _ = data
+    own = HOC(metric="euclidean").fit(X, noisy)
+    indices = nearest_neighbors(X, 2, "euclidean").indices
+    graph = kneighbors_graph(X, 3, mode="distance")
+    for neighbors in (indices, graph):
+        est = HOC().fit(None, noisy, neighbors=neighbors)
+        np.testing.assert_array_equal(est.transition_matrix_, own.transition_matrix_)
+
+
+def test_fit_consensus_is_what_fit_does(data):
+    """fit(X, y) is a convenience over fit_consensus, also of merged shards."""
+    X, _, noisy, _ = data
+    whole = HOC().fit(X, noisy)
+    indices = nearest_neighbors(X, 2).indices
+    halves = [
+        Consensus.from_neighbors(noisy, indices, 4, center_weight=half)
+        for half in (np.arange(3000) < 1000, np.arange(3000) >= 1000)
+    ]
+    est = HOC(classes=list("abcd")).fit_consensus(halves[0] + halves[1])
+    np.testing.assert_array_equal(est.transition_matrix_, whole.transition_matrix_)
+    assert est.classes_.tolist() == list("abcd")
+    with pytest.raises(LabelNoiseError, match="classes has 3 and the consensus 4"):
+        HOC(classes=[1, 2, 3]).fit_consensus(halves[0])
+
+
+def test_more_neighbours_use_all_pairs(data):
+    """k = 4 gives each centre six triples of weight 1/6."""
+    X, _, noisy, T = data
+    est = HOC(n_neighbors=4).fit(X, noisy)
+    assert est.consensus_.weights.sum() == pytest.approx(3000)
+    assert transition_error(est.transition_matrix_, T) < 0.05
+
+
+def test_order_of_examples_does_not_matter(data, rng):
+    """Shuffled examples give the same T to rounding."""
+    X, _, noisy, _ = data
+    order = rng.permutation(len(X))
+    np.testing.assert_allclose(
+        HOC().fit(X[order], noisy[order]).transition_matrix_,
+        HOC().fit(X, noisy).transition_matrix_,
+        atol=1e-9,
+    )
+
+
+def test_prints_well(data):
+    """A fitted estimate says how many labels are wrong, which confusions, and T itself."""
+    X, _, noisy, _ = data
+    names = np.array(["cat", "dog", "emu", "fox"])
+    text = str(HOC().fit(X, names[noisy]))
+    assert "of the labels are wrong" in text
+    assert "of true cat are labelled dog" in text
+    assert "Transition matrix" in text
+    assert "informative" in text
+    assert str(HOC()) == "HOC()"
+
+
+def test_saved_and_loaded_without_pickle(data, tmp_path):
+    """JSON brings back every number, the classes, the settings and the diagnostics."""
+    X, _, noisy, _ = data
+    for labels in (noisy, np.array(["ä", "<b>", "c", "d"])[noisy]):
+        est = HOC(metric="euclidean", classes=np.unique(labels)).fit(X, labels)
+        path = tmp_path / "estimate.json"
+        est.save(path)
+        loaded = HOC.load(path)
+        np.testing.assert_array_equal(loaded.transition_matrix_, est.transition_matrix_)
+        np.testing.assert_array_equal(loaded.class_prior_, est.class_prior_)
+        assert loaded.classes_.tolist() == est.classes_.tolist()
+        assert loaded.classes_.dtype == est.classes_.dtype
+        assert loaded.metric == "euclidean"
+        assert loaded.diagnostics_ == est.diagnostics_
+        assert loaded.noise_rate_ == est.noise_rate_
+        assert "of the labels are wrong" in str(loaded)
+        assert json.loads(path.read_text())["noise_rate"] == est.noise_rate_
+    assert [p.name for p in tmp_path.iterdir()] == ["estimate.json"]
+
+
+def test_loading_something_else_says_so(data, tmp_path):
+    """Files that are missing, not JSON, of another kind or tampered with: one sentence."""
+    HOC().fit(data[0], data[2]).save(tmp_path / "good.json")
+    content = json.loads((tmp_path / "good.json").read_text())
+    for name, text in {
+        "text.json": "hello",
+        "list.json": "[]",
+        "other.json": '{"format": "x", "version": 1}',
+        "rows.json": json.dumps({**content, "transition_matrix": [[1, 1], [0, 1]]}),
+        "prior.json": json.dumps({**content, "class_prior": [1, 1, 1, 1]}),
+        "setting.json": json.dumps({**content, "settings": {"unknown": 1}}),
+    }.items():
+        (tmp_path / name).write_text(text)
+    for name in ("missing", "text", "list", "other", "rows", "prior", "setting"):
+        with pytest.raises(LabelNoiseError, match=rf"{name}\.json"):
+            HOC.load(tmp_path / f"{name}.json")
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # the fit warns as well
+def test_duplicated_data_are_found_out(data):
+    """Each row loaded twice, with its label: said, because T moves towards the identity."""
+    X, _, noisy, T = data
+    twice, labels = np.concatenate([X, X]), np.concatenate([noisy, noisy])
+    with pytest.warns(LabelNoiseWarning, match=r"6000 examples \(100.0%\) are exact duplicates"):
+        est = HOC().fit(twice, labels)
+    assert np.diag(est.transition_matrix_).mean() > np.diag(T).mean() + 0.1
+    assert not est.diagnostics_["duplicates"].ok
+    assert est.diagnostics_["duplicates"].value == 1
+
+
+def test_few_duplicates_are_noted_without_a_warning(data):
+    """Ten copies among thousands are mentioned, and no more."""
+    X, _, noisy, _ = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        est = HOC().fit(np.concatenate([X, X[:10]]), np.concatenate([noisy, noisy[:10]]))
+    assert "20 examples" in est.diagnostics_["duplicates"].sentence
+
+
+def test_zero_vectors_are_left_out_and_said(data):
+    """A zero vector has no direction: by cosine it takes no part."""
+    X, _, noisy, _ = data
+    expected = HOC().fit(X[100:], noisy[100:])
+    X = X.copy()
+    X[:100] = 0
+    with pytest.warns(LabelNoiseWarning, match="100 examples are zero vectors"):
+        est = HOC().fit(X, noisy)
+    np.testing.assert_array_equal(est.transition_matrix_, expected.transition_matrix_)
+
+
+def test_singular_and_uninformative_t_warn():
+    """Two classes that are labelled alike, or a class mostly mislabelled, give a warning."""
+    X, y = clusters(3, 4000, 1)
+    alike = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.1, 0.9]])
+    with pytest.warns(
+        LabelNoiseWarning, match="nearly singular|never occurs|no example|informative"
+    ):
+        HOC().fit(X, class_conditional(y, alike, random_state=0).labels)
+    mostly_wrong = np.array([[0.3, 0.6, 0.1], [0.0, 0.9, 0.1], [0.1, 0.1, 0.8]])
+    with pytest.warns(LabelNoiseWarning, match="not informative: 0 is labelled as another"):
+        est = HOC().fit(X, class_conditional(y, mostly_wrong, random_state=0).labels)
+    assert transition_error(est.transition_matrix_, mostly_wrong) < 0.1
+
+
+def test_rare_class_is_said():
+    """A class with a handful of labels is reported, not crashed on."""
+    X, y = clusters(3, 2000, 2)
+    keep = (y != 2) | (np.cumsum(y == 2) <= 6)
+    with pytest.warns(LabelNoiseWarning, match="label 2 occurs fewer than"):
+        HOC().fit(X[keep], symmetric(y[keep], 0.0, random_state=0).labels)
+
+
+def nan_at(value):
+    X = np.ones((6, 2))
+    X[3, 1] = value
+    return X
+
+
+LABELS = np.array([0, 1, 0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "settings", "message"),
+    [
+        (nan_at(np.nan), LABELS, {}, r"row 3, column 1 is nan \(1 such values in 1 rows\)"),
+        (nan_at(np.inf), LABELS, {}, "row 3, column 1 is inf"),
+        (np.eye(2), LABELS[:2], {}, "at least 3 examples, but n_samples = 2"),
+        (np.eye(6), LABELS[:5], {}, "X has 6 rows and y 5"),
+        (np.eye(6), np.zeros(6, int), {}, r"number of classes is 1: \[0\]"),
+        (np.eye(6), [None] * 6, {}, "number of classes is 0"),
+        (np.eye(6), LABELS, {"classes": [0, 2]}, r"classes = \[0, 2\].*has \[1\] \(3 such"),
+        (np.eye(6), LABELS, {"classes": [0, 0, 1]}, "distinct labels"),
+        (np.eye(6), LABELS, {"n_neighbors": 6}, "n_neighbors = 6, and there are 6"),
+        (np.eye(6), LABELS, {"n_neighbors": 1}, "n_neighbors = 1"),
+        (np.eye(6), LABELS, {"n_neighbors": 2.5}, "n_neighbors = 2.5"),
+        (np.eye(6), LABELS, {"solver": "newton"}, "solver = 'newton'"),
+        (np.eye(6), LABELS, {"metric": "manhattan"}, "metric = 'manhattan'"),
+        (np.eye(6), LABELS, {"n_rounds": 0}, "n_rounds = 0"),
+        (np.eye(6), [0.5, 1.5, 2, 0, 1, 2], {}, "fractional numbers such as 0.5"),
+        (np.eye(6), None, {}, "y to be passed"),
+        (None, LABELS, {}, "both are None"),
+        (np.zeros((6, 0)), LABELS, {}, "0 feature"),
+        (np.array([["a"] * 2] * 6), LABELS, {}, "convert|float|numeric"),
+    ],
+)
+def test_bad_input(X, y, settings, message):
+    """Each mistake gives one LabelNoiseError with the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        HOC(**settings).fit(X, y)
+
+
+def test_bad_center_weight_and_rounds(data):
+    """Weights of the wrong length, and neighbours with rounds, are refused."""
+    X, _, noisy, _ = data
+    with pytest.raises(LabelNoiseError, match=r"its shape is \(5,\)"):
+        HOC().fit(X, noisy, center_weight=np.ones(5))
+    with pytest.raises(LabelNoiseError, match="with n_rounds"):
+        HOC(n_rounds=2).fit(X, noisy, center_weight=np.ones(len(X)))
+
+
+def test_progress_names_its_stages(data):
+    """Progress is reported by stage, and ends at the total."""
+    seen = []
+    HOC().fit(data[0], data[2], progress=lambda *at: seen.append(at))
+    HOC.paper(n_rounds=3, sample_size=100).fit(
+        data[0], data[2], progress=lambda *at: seen.append(at)
+    )
+    assert {stage for stage, _, _ in seen} == {"neighbors", "counting"}
+    assert ("counting", 3, 3) in seen

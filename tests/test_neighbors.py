@@ -1,0 +1,185 @@
+"""Exact nearest neighbours, against an all-pairs reference."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.neighbors import kneighbors_graph
+
+from labelnoise import LabelNoiseError
+from labelnoise.neighbors import given_neighbors, nearest_neighbors
+
+
+def all_pairs(X, k, metric):
+    """Distances of all pairs, rounded so that ties are ties, ordered by distance then number."""
+    X = np.asarray(X, float)
+    if metric == "cosine":
+        norm = np.linalg.norm(X, axis=1, keepdims=True)
+        U = X / np.where(norm == 0, 1, norm)
+        D = 1 - U @ U.T
+    else:
+        D = np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1))
+    D = np.round(D, 9)
+    np.fill_diagonal(D, np.inf)
+    order = np.argsort(D, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(D, order, 1)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("tile", [7, 64, 2048])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_agrees_with_all_pairs(metric, tile, k, rng):
+    """Any tile size finds the neighbours that comparing all pairs finds."""
+    X = rng.standard_normal((300, 8))
+    found = nearest_neighbors(X, k, metric, tile=tile)
+    indices, distances = all_pairs(X, k, metric)
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_allclose(found.distances, distances, atol=1e-8)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_ties_go_to_the_lowest_row_number(metric, rng):
+    """On a small grid most distances are tied, and the row number decides."""
+    X = rng.integers(0, 3, (200, 3)).astype(float) + (1 if metric == "cosine" else 0)
+    found = nearest_neighbors(X, 3, metric, tile=32)
+    indices, _ = all_pairs(X, 3, metric)
+    np.testing.assert_array_equal(found.indices, indices)
+
+
+def test_identical_rows_are_neighbours_and_self_is_not(rng):
+    """A copy is a legal neighbour at distance 0; the row itself never is one."""
+    X = np.repeat(rng.standard_normal((30, 5)), 4, axis=0)
+    for metric in ("cosine", "euclidean"):
+        found = nearest_neighbors(X, 3, metric)
+        assert (found.indices != np.arange(len(X))[:, None]).all()
+        assert (found.distances == 0).all()
+        assert (found.indices // 4 == np.arange(len(X))[:, None] // 4).all()
+
+
+def test_more_copies_than_candidates(rng):
+    """With 100 copies of everything, each row's neighbours are the first other copies."""
+    X = np.tile(rng.standard_normal((3, 4)), (100, 1))
+    found = nearest_neighbors(X, 2)
+    assert found.indices[0].tolist() == [3, 6]
+    assert found.indices[3].tolist() == [0, 6]
+    assert found.indices[299].tolist() == [2, 5]
+
+
+def test_zero_vectors_have_cosine_zero_with_all():
+    """A zero vector is as near to everything: lowest row numbers, distance 1."""
+    X = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1], [0.0, 0.0], [-1.0, 0.0]])
+    found = nearest_neighbors(X, 2)
+    assert found.indices[1].tolist() == [0, 2]
+    assert found.distances[1].tolist() == [1, 1]
+    assert found.indices[3].tolist() == [0, 1]
+    assert found.indices[0].tolist() == [2, 1]
+    # A zero vector is nearer to -x than x is.
+    assert found.indices[4].tolist() == [1, 3]
+
+
+def test_a_common_shift_does_not_hide_neighbours(rng):
+    """Euclidean neighbours survive an offset that float32 could not carry."""
+    X = rng.standard_normal((200, 4))
+    plain = nearest_neighbors(X, 2, "euclidean")
+    shifted = nearest_neighbors(X + 1e7, 2, "euclidean")
+    np.testing.assert_array_equal(plain.indices, shifted.indices)
+
+
+def test_an_outlier_does_not_hide_neighbours(rng):
+    """One row a million times further out leaves the others' neighbours as they are."""
+    X = rng.standard_normal((200, 4))
+    outlier = np.vstack([X, np.full((1, 4), 1e6)])
+    np.testing.assert_array_equal(
+        nearest_neighbors(outlier, 2, "euclidean").indices[:-1],
+        all_pairs(X, 2, "euclidean")[0],
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+def test_any_number_type_and_order(dtype, rng):
+    """Number types and memory layouts give the same neighbours for the same values."""
+    X = rng.integers(-50, 50, (100, 6))
+    expected = nearest_neighbors(X.astype(float), 2).indices
+    for array in (X.astype(dtype), np.asfortranarray(X.astype(dtype)), X.astype(dtype)[:, ::1]):
+        np.testing.assert_array_equal(nearest_neighbors(array, 2).indices, expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(3, 60),
+    d=st.integers(1, 5),
+    k=st.integers(1, 4),
+    levels=st.integers(1, 6),
+    tile=st.integers(1, 70),
+    seed=st.integers(0, 10**6),
+)
+def test_distances_are_those_of_all_pairs_on_any_grid(n, d, k, levels, tile, seed):
+    """With ties and copies in plenty, the k least distances are found whatever the tile."""
+    X = np.random.default_rng(seed).integers(0, levels, (n, d)).astype(float)
+    k = min(k, n - 1)
+    for metric in ("cosine", "euclidean"):
+        found = nearest_neighbors(X, k, metric, tile=tile)
+        np.testing.assert_allclose(found.distances, all_pairs(X, k, metric)[1], atol=1e-8)
+        assert (found.indices != np.arange(n)[:, None]).all()
+
+
+def test_progress_ends_at_the_total(rng):
+    """Progress counts every tile once."""
+    seen = []
+    nearest_neighbors(
+        rng.standard_normal((100, 3)), 2, tile=16, progress=lambda *at: seen.append(at)
+    )
+    assert sorted(seen) == [(i, 28) for i in range(1, 29)]
+
+
+@pytest.mark.parametrize(
+    ("k", "metric", "message"),
+    [
+        (5, "cosine", "n_neighbors = 5, n_samples = 5"),
+        (0, "cosine", "n_neighbors = 0"),
+        (2, "manhattan", "metric = 'manhattan'"),
+    ],
+)
+def test_bad_settings(k, metric, message):
+    """The message has the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        nearest_neighbors(np.eye(5), k, metric)
+
+
+def test_given_indices_drop_self(rng):
+    """Neighbours from a tool that lists each row first as its own are accepted."""
+    X = rng.standard_normal((50, 4))
+    ours = nearest_neighbors(X, 2).indices
+    with_self = np.column_stack([np.arange(50), nearest_neighbors(X, 3).indices])
+    np.testing.assert_array_equal(given_neighbors(with_self, 50, 2).indices, ours)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_given_graph(include_self, rng):
+    """A scikit-learn kNN graph gives the same neighbours and distances as our own search."""
+    X = rng.standard_normal((50, 4))
+    graph = kneighbors_graph(X, 4, mode="distance", include_self=include_self)
+    ours = nearest_neighbors(X, 2, "euclidean")
+    for form in (graph, sp.csr_array(graph), sp.coo_array(graph)):
+        found = given_neighbors(form, 50, 2)
+        np.testing.assert_array_equal(found.indices, ours.indices)
+        np.testing.assert_allclose(found.distances, ours.distances)
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "message"),
+    [
+        (np.zeros((4, 2), int), r"shape \(n_samples, k\).*\(4, 2\), n_samples = 3"),
+        (np.zeros((3, 2)), "row numbers"),
+        (np.array([[1, 3], [0, 2], [0, 1]]), "from 0 to 3"),
+        (np.array([[0, 1], [0, 2], [0, 1]]), "row 0 has 1"),
+        (np.array([[1, 1], [0, 2], [0, 1]]), r"row 0 is \[1, 1\]"),
+        (sp.csr_array((4, 4)), r"shape \(4, 4\), n_samples = 3"),
+        (sp.csr_array((3, 3)), "row 0 has 0"),
+    ],
+)
+def test_bad_given_neighbors(neighbors, message):
+    """What is wrong with given neighbours is said with the row."""
+    with pytest.raises(LabelNoiseError, match=message):
+        given_neighbors(neighbors, 3, 2)

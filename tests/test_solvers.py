@@ -1,0 +1,305 @@
+"""T and p from triples: exact recovery, wrong optima, the fast forms against the formula."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from labelnoise import Consensus, LabelNoiseError, transition_error
+from labelnoise.consensus import expected_consensus
+from labelnoise.diagnostics import check_fit
+from labelnoise.solvers import solve
+from labelnoise.solvers._model import (
+    DenseModel,
+    SparseModel,
+    draw_triples,
+    model_of,
+    sampling_divergence,
+)
+from labelnoise.solvers.likelihood import Fit, em
+from labelnoise.solvers.moments import project_on_simplex
+from labelnoise.solvers.paper import Norms, solve_paper
+from tests.conftest import (
+    imbalanced_prior,
+    pair_matrix,
+    random_matrix,
+    sampled_consensus,
+    symmetric_matrix,
+)
+
+CLASSES = [2, 3, 10, 100]
+
+
+def interior_matrices(K):
+    """Known matrices without zeros: symmetric .6 (at K = 2 that is not informative: .4), pair."""
+    return {
+        "symmetric": symmetric_matrix(K, 0.6 if K > 2 else 0.4),
+        "pair": pair_matrix(K, 0.45, background=0.02),
+    }
+
+
+@pytest.mark.parametrize("K", CLASSES)
+@pytest.mark.parametrize("kind", ["symmetric", "pair"])
+def test_moments_recover_the_truth_from_an_exact_consensus(K, kind):
+    """The closed form is exact to 1e-8 on an exact consensus with priors of 1:20."""
+    T, p = interior_matrices(K)[kind], imbalanced_prior(K, 20)
+    found = solve(Consensus.from_model(T, p), "moments")
+    np.testing.assert_allclose(found.transition_matrix, T, atol=1e-8)
+    np.testing.assert_allclose(found.class_prior, p, atol=1e-8)
+    assert found.permutation_clear
+
+
+@pytest.mark.parametrize("K", CLASSES)
+@pytest.mark.parametrize("kind", ["symmetric", "pair"])
+def test_likelihood_recovers_the_truth_from_a_perturbed_start(K, kind, rng):
+    """From a start a good way off, the likelihood is maximised to 1e-6 of the truth."""
+    T, p = interior_matrices(K)[kind], imbalanced_prior(K, 20)
+    start = (0.8 * T + 0.2 * rng.dirichlet(np.ones(K), K), 0.8 * p + 0.2 / K)
+    assert transition_error(start[0], T) > 0.05
+    found = solve(Consensus.from_model(T, p), "likelihood", start=start, tol=1e-12)
+    np.testing.assert_allclose(found.transition_matrix, T, atol=1e-6)
+    np.testing.assert_allclose(found.class_prior, p, atol=1e-6)
+    assert found.start == "given"
+
+
+@pytest.mark.parametrize("K", [2, 3, 10])
+def test_paper_objective_is_zero_at_the_truth(K):
+    """The paper's solver comes close to the truth on an exact consensus."""
+    T, p = symmetric_matrix(K, 0.3), imbalanced_prior(K, 2)
+    found = solve(Consensus.from_model(T, p), "paper", random_state=0)
+    assert transition_error(found.transition_matrix, T) < 0.02
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_norms_are_those_on_paper(K, rng):
+    """The objective in Gram form is the sum of the three norms, and its gradient its slope."""
+    consensus = sampled_consensus(random_matrix(K, rng), imbalanced_prior(K, 3), 300, 0)
+    T, p = random_matrix(K, rng), rng.dirichlet(np.ones(K))
+    norms = Norms(consensus)
+
+    def on_paper(T, p):
+        expected = expected_consensus(T, p)
+        observed = (consensus.c1, consensus.c2, consensus.c3)
+        return sum(np.linalg.norm(o - e) for o, e in zip(observed, expected, strict=True))
+
+    loss, grad_T, grad_p = norms.loss_and_gradient(T, p)
+    assert loss == pytest.approx(on_paper(T, p), abs=1e-12)
+    step = 1e-6
+    for i in range(K):
+        up, down = p.copy(), p.copy()
+        up[i] += step
+        down[i] -= step
+        slope = (on_paper(T, up) - on_paper(T, down)) / (2 * step)
+        assert grad_p[i] == pytest.approx(slope, abs=1e-6)
+        for j in range(K):
+            up, down = T.copy(), T.copy()
+            up[i, j] += step
+            down[i, j] -= step
+            slope = (on_paper(up, p) - on_paper(down, p)) / (2 * step)
+            assert grad_T[i, j] == pytest.approx(slope, abs=1e-6)
+
+
+def test_paper_keeps_a_copy_of_the_best(monkeypatch):
+    """When the loss rises at the end, the best iterate is returned, not the last."""
+    consensus = sampled_consensus(symmetric_matrix(3, 0.3), np.ones(3) / 3, 500, 0)
+    seen = []
+    real = Norms.loss_and_gradient
+
+    def diverging(self, T, p):
+        loss, grad_T, grad_p = real(self, T, p)
+        seen.append((loss, T.copy()))
+        sign = 1 if len(seen) < 20 else -1
+        return loss, sign * grad_T, sign * grad_p
+
+    monkeypatch.setattr(Norms, "loss_and_gradient", diverging)
+    T, _, loss, _ = solve_paper(consensus, np.random.default_rng(0), 60)
+    assert seen[-1][0] > 1.5 * loss
+    assert loss == min(value for value, _ in seen)
+    np.testing.assert_array_equal(T, min(seen, key=lambda s: s[0])[1])
+
+
+@pytest.mark.parametrize("K", [2, 5, 12])
+def test_dense_and_sparse_models_agree_with_a_loop(K, rng):
+    """Both forms give the posterior joint and divergence that a loop over triples gives."""
+    labels = draw_triples(random_matrix(K, rng), imbalanced_prior(K, 3), 400, rng)
+    T, p = random_matrix(K, rng), rng.dirichlet(np.ones(K))
+    joint, frequency = np.zeros((K, K)), {}
+    for triple in labels:
+        posterior = p * T[:, triple].prod(axis=1)
+        for label in triple:
+            joint[:, label] += posterior / posterior.sum() / 3 / len(labels)
+        key = tuple(sorted(triple))
+        frequency[key] = frequency.get(key, 0) + 1 / len(labels)
+    c3 = expected_consensus(T, p)[2]
+    divergence = 0.0
+    for key, f in frequency.items():
+        orders = {1: 1, 2: 3, 3: 6}[len(set(key))]
+        divergence += f * np.log(f / (orders * c3[key]))
+    contraction = np.einsum(
+        "abc,ib,ic->ia", _symmetrised(Consensus.from_labels(labels, K).c3), T, T
+    )
+    for form in (DenseModel, SparseModel):
+        model = form(*Consensus.from_labels(labels, K).sorted_triples(), K)
+        found, d = model.joint_and_divergence(T, p)
+        np.testing.assert_allclose(found, joint, atol=1e-14)
+        np.testing.assert_allclose(model.joint(T, p), joint, atol=1e-14)
+        assert d == pytest.approx(divergence, abs=1e-12)
+        np.testing.assert_allclose(model.contraction(T), contraction, atol=1e-14)
+
+
+def _symmetrised(c3):
+    orders = [(0, 1, 2), (1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0), (2, 0, 1)]
+    return sum(c3.transpose(order) for order in orders) / 6
+
+
+def test_float32_sums_of_many_classes_agree_with_float64(rng, monkeypatch):
+    """From hundreds of classes on float32 is used, which costs no more than its rounding."""
+    K = 40
+    labels = draw_triples(random_matrix(K, rng), np.ones(K) / K, 2000, rng)
+    triples = Consensus.from_labels(labels, K).sorted_triples()
+    T, p = random_matrix(K, rng), rng.dirichlet(np.ones(K))
+    exact, d = SparseModel(*triples, K).joint_and_divergence(T, p)
+    monkeypatch.setattr("labelnoise.solvers._model._FLOAT32_FROM", 10)
+    monkeypatch.setattr("labelnoise.solvers._model._CHUNK", 500)
+    rough, d32 = SparseModel(*triples, K).joint_and_divergence(T, p)
+    np.testing.assert_allclose(rough, exact, atol=1e-7)
+    assert d32 == pytest.approx(d, abs=1e-5)
+
+
+WRONG_OPTIMA = {
+    "10 classes, 1:20": (10, 20, None, range(6)),
+    "100 classes, 1:5": (100, 5, None, range(1)),
+    "100 classes, 1:20, shuffled": (100, 20, 5, range(1)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OPTIMA)
+def test_wrong_optima_are_avoided_and_found_out(case):
+    """EM from the diagonal can end wrong, and the fit says so; the default never does."""
+    K, ratio, shuffle, seeds = WRONG_OPTIMA[case]
+    T, p = pair_matrix(K, 0.45), imbalanced_prior(K, ratio)
+    if shuffle:
+        np.random.default_rng(shuffle).shuffle(p)
+    n_stuck = 0
+    for seed in seeds:
+        consensus = sampled_consensus(T, p, 50_000, seed)
+        found = solve(consensus)
+        assert transition_error(found.transition_matrix, T) < 0.05
+        assert check_fit(consensus, found).ok
+        model = model_of(*consensus.sorted_triples(), K)
+        diagonal = Fit(0.6 * np.eye(K) + 0.4 / K, np.ones(K) / K, np.inf, "given")
+        fit = em(model, diagonal, 1000)
+        by_em = replace(
+            found,
+            transition_matrix=fit.T,
+            class_prior=fit.p,
+            divergence=fit.divergence,
+            start="given",
+        )
+        verdict = check_fit(consensus, by_em)
+        wrong = by_em.divergence > found.divergence + 1e-4
+        n_stuck += wrong
+        assert verdict.ok == (not wrong)
+        assert ("probably a wrong optimum" in verdict.sentence) == wrong
+    assert n_stuck > 0
+
+
+def test_exact_consensus_with_a_wrong_optimum():
+    """On the exact consensus of the 1:20 pair flip the diagonal start fails; ours does not."""
+    T, p = pair_matrix(10, 0.45), imbalanced_prior(10, 20)
+    consensus = Consensus.from_model(T, p, n_centers=50_000)
+    found = solve(consensus)
+    assert transition_error(found.transition_matrix, T) < 1e-3
+
+
+def test_repair_reaches_what_no_start_does():
+    """With few triples no start leads to the best optimum, and moving rows does."""
+    T, p = pair_matrix(20, 0.45), imbalanced_prior(20, 10)
+    consensus = sampled_consensus(T, p, 1500, 2)
+    found = solve(consensus)
+    from_truth = solve(consensus, start=(T, p))
+    assert found.divergence <= from_truth.divergence + 1e-6
+
+
+def test_never_worse_than_its_starts(rng):
+    """On random problems the likelihood found is at least that reached from the truth."""
+    worse = 0
+    for seed in range(20):
+        K = int(rng.integers(2, 8))
+        T, p = random_matrix(K, rng), rng.dirichlet(np.full(K, 5))
+        consensus = sampled_consensus(T, p, 3000, seed)
+        gap = solve(consensus).divergence - solve(consensus, start=(T, p)).divergence
+        worse += gap > 1 / 3000
+    assert worse == 0
+
+
+def test_rows_sum_to_one_whatever_the_solver(rng):
+    """T and p are probabilities, on noisy counts too."""
+    consensus = sampled_consensus(random_matrix(6, rng), imbalanced_prior(6, 30), 60, 1)
+    for solver in ("likelihood", "moments", "paper"):
+        found = solve(consensus, solver, random_state=0)
+        np.testing.assert_allclose(found.transition_matrix.sum(axis=1), 1)
+        assert found.class_prior.sum() == pytest.approx(1)
+        assert found.transition_matrix.min() >= 0
+        assert found.class_prior.min() >= 0
+
+
+@pytest.mark.parametrize(("solver", "tolerance"), [("likelihood", 1e-6), ("paper", 0.02)])
+def test_renaming_classes_renames_the_answer(solver, tolerance, rng):
+    """Permuting the class numbers permutes T and p, and changes nothing else."""
+    K = 5
+    T, p = random_matrix(K, rng), imbalanced_prior(K, 4)
+    labels = draw_triples(T, p, 5000, rng)
+    order = rng.permutation(K)
+    plain = solve(Consensus.from_labels(labels, K), solver, random_state=0)
+    renamed = solve(Consensus.from_labels(order[labels], K), solver, random_state=0)
+    back = renamed.transition_matrix[np.ix_(order, order)]
+    np.testing.assert_allclose(back, plain.transition_matrix, atol=tolerance)
+    np.testing.assert_allclose(renamed.class_prior[order], plain.class_prior, atol=tolerance)
+
+
+def test_absent_and_rare_classes(rng):
+    """A label that never occurs gets the identity's row and prior 0; the rest is unaffected."""
+    T, p = symmetric_matrix(3, 0.2), np.ones(3) / 3
+    labels = draw_triples(T, p, 3000, rng)
+    within = np.array([0, 2, 4])[labels]
+    found = solve(Consensus.from_labels(within, 5))
+    plain = solve(Consensus.from_labels(labels, 3))
+    assert found.occurring.tolist() == [True, False, True, False, True]
+    np.testing.assert_array_equal(found.transition_matrix[1], np.eye(5)[1])
+    assert found.class_prior[1] == 0
+    keep = np.ix_([0, 2, 4], [0, 2, 4])
+    np.testing.assert_array_equal(found.transition_matrix[keep], plain.transition_matrix)
+
+
+def test_sampling_divergence_is_that_of_a_chi_square(rng):
+    """With few cells and many triples it is half the number of free cells, over n."""
+    T, p = symmetric_matrix(3, 0.4), np.ones(3) / 3
+    mean, _ = sampling_divergence(T, p, 100_000, repeats=40)
+    assert mean == pytest.approx(9 / 2 / 100_000, rel=0.2)
+
+
+def test_projection_is_the_nearest_probability_vector(rng):
+    """No random probability vector is nearer, and those that are one stay."""
+    rows = rng.standard_normal((20, 5))
+    nearest = project_on_simplex(rows)
+    np.testing.assert_allclose(nearest.sum(axis=1), 1)
+    assert nearest.min() >= 0
+    others = rng.dirichlet(np.ones(5), (500, 20))
+    ours = ((rows - nearest) ** 2).sum(-1)
+    assert (((rows - others) ** 2).sum(-1) >= ours - 1e-12).all()
+    np.testing.assert_allclose(project_on_simplex(nearest), nearest)
+
+
+@pytest.mark.parametrize(
+    ("labels", "solver", "message"),
+    [
+        (np.array([[0, 0, 0]]), "likelihood", "only class number 0"),
+        (np.full((3, 3), -1), "likelihood", "consensus is empty"),
+        (np.array([[0, 1, 1]]), "newton", "solver = 'newton'"),
+    ],
+)
+def test_bad_input(labels, solver, message):
+    """The message has the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        solve(Consensus.from_labels(labels, 2), solver)
