@@ -111,10 +111,10 @@ def torch_topk(U: np.ndarray, k: int) -> np.ndarray:
 
 
 def neighbors() -> None:
+    k = 2
     for n, d in ((50_000, 512), (100_000, 256)):
         X = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
         U = X / np.linalg.norm(X, axis=1, keepdims=True)
-        k = 2
         products = [timed(lambda U=U: full_product(U))[0]]
         seconds, memory, ours = with_memory(lambda X=X: nearest_neighbors(X, k))
         rows = [["labelnoise", seconds, memory, 1.0]]
@@ -253,9 +253,7 @@ def k1000() -> None:
     consensus = Consensus.from_labels(labels, K)
     triples, frequencies = consensus.sorted_triples()
     start = Fit(0.5 * np.eye(K) + 0.5 / K, np.ones(K) / K, np.inf, "diagonal")
-    seconds, memory, fit = with_memory(
-        lambda: em(SparseModel(triples, frequencies, K), start, 30)
-    )
+    seconds, memory, fit = with_memory(lambda: em(SparseModel(triples, frequencies, K), start, 30))
     rows = [
         [
             "30 EM steps",

@@ -22,7 +22,6 @@ from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip, symmetric
 from tests.conftest import clusters
 
-
 # Checks that scikit-learn leaves out, each with its reason.
 DOES_NOT_APPLY = {
     "check_array_api_input": "the estimator works on NumPy arrays; scikit-learn runs this check "
@@ -357,5 +356,6 @@ def test_progress_names_its_stages(data):
     HOC.paper(n_rounds=3, sample_size=100).fit(
         data[0], data[2], progress=lambda *at: seen.append(at)
     )
-    assert {stage for stage, _, _ in seen} == {"neighbors", "counting"}
+    assert {stage for stage, _, _ in seen} == {"neighbors", "counting", "solving"}
     assert ("counting", 3, 3) in seen
+    assert seen[-1] == ("solving", 1, 1)

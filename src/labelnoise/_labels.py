@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
 from labelnoise._errors import LabelNoiseError
 
 
 def encode_labels(
-    y: Any, classes: Sequence[Any] | np.ndarray | None = None, unlabeled: Any = None
+    y: Any, classes: ArrayLike | None = None, unlabeled: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Class numbers (N,), -1 where unlabelled, and the classes they stand for.
 
@@ -24,7 +24,12 @@ def encode_labels(
             "This estimator requires y to be passed, but the target y is None: expected one "
             "label for each example"
         )
-    values = column_or_1d(np.asarray(y), warn=True)
+    values = np.asarray(y)
+    if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == 1):
+        raise LabelNoiseError(
+            f"Expected one label for each example, but y has shape {values.shape}"
+        )
+    values = column_or_1d(values, warn=True)
     missing = _missing(values)
     if unlabeled is not None:
         missing |= values == unlabeled
@@ -50,13 +55,6 @@ def encode_labels(
                 f"Expected labels among classes = {_some(names)}, but y has "
                 f"{_some(np.unique(outside))} ({len(outside)} such labels)"
             )
-    occurring = np.unique(codes)
-    if len(occurring) < 2:
-        seen = names[occurring].tolist()
-        raise LabelNoiseError(
-            f"Expected at least two classes in y, but the number of classes is "
-            f"{len(occurring)}: {seen}"
-        )
     result = np.full(len(values), -1, np.intp)
     result[~missing] = codes
     return result, names

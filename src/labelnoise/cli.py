@@ -169,18 +169,15 @@ def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
         X, digits = load_digits(return_X_y=True)
         noisy = _corrupt(digits, kind, rate, seed)
         bars.update(steps["data"], completed=1)
-        bars.start_task(steps["neighbors"])
 
         def show(stage: str, done: int, total: int) -> None:
+            bars.start_task(steps[stage])
             bars.update(steps[stage], completed=done, total=total)
-            if done == total:
-                bars.start_task(steps["solving"])
 
         with warnings.catch_warnings():
             # Each of these warnings is also a finding, and the findings are shown.
             warnings.simplefilter("ignore", LabelNoiseWarning)
             est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
-        bars.update(steps["solving"], completed=1)
 
     truth, K = noisy.transition_matrix, len(noisy.classes)
     counted = true_transition_matrix(digits, noisy.labels, K)
@@ -192,8 +189,8 @@ def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
                 False,
                 float(np.diag(truth).min()),
                 "By the true T, some class gets another label more often than its own. Noisy "
-                "labels alone cannot tell, so T comes out with its rows in the wrong order. Use "
-                "a lower rate.",
+                "labels alone cannot tell, so the estimate may have its rows in the wrong order. "
+                "Use a lower rate.",
             )
         )
     return Comparison(
@@ -237,14 +234,15 @@ def _digit_confusions(rate: float) -> np.ndarray:
         T[digit, label] = weight
     np.fill_diagonal(T, 0)
     T /= T.sum(axis=1).mean()
-    most = 1 / T.sum(axis=1).max()
+    most = round(1 / T.sum(axis=1).max(), 3)  # as the message has it
     if not 0 <= rate <= most:
         raise LabelNoiseError(
-            f"Expected 0 <= rate <= {most:.3f} for class noise, as no class can have more than "
+            f"Expected 0 <= rate <= {most:g} for class noise, as no class can have more than "
             f"all its labels wrong, but rate = {rate:g}"
         )
     T *= rate
-    np.fill_diagonal(T, 1 - T.sum(axis=1))
+    # At the largest rate, rounding may take one row just above 1.
+    np.fill_diagonal(T, np.maximum(1 - T.sum(axis=1), 0))
     return T
 
 

@@ -102,7 +102,8 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
             f"than correctly, so which row belongs to which class is a guess (the order in "
             f"which most labels are right). Check the labels of {named}."
             if uninformative
-            else "T is informative: every class gets its own label more often than any other.",
+            else "T is informative: its rows have their maxima at different labels, and each is "
+            "taken for the class of that label.",
         )
     )
 

@@ -154,7 +154,8 @@ class HOC(BaseEstimator):
         center_weight : array of shape (N,), optional
             How much each example counts as the centre of a triple. 0: only as a neighbour.
         progress : callable, optional
-            Called as ``progress(stage, done, total)``.
+            Called as ``progress(stage, done, total)``; the stages are "neighbors" (or
+            "counting", with `n_rounds`) and "solving".
 
         Returns
         -------
@@ -175,6 +176,12 @@ class HOC(BaseEstimator):
             )
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
+        occurring = np.unique(labels[labels >= 0])
+        if len(occurring) < 2:
+            raise LabelNoiseError(
+                f"Expected at least two classes in y, but the number of classes is "
+                f"{len(occurring)}: {self.classes_[occurring].tolist()}"
+            )
         stage = _stages(progress)
         notes: list[Finding] = []
         if neighbors is not None:
@@ -212,7 +219,12 @@ class HOC(BaseEstimator):
             )
             notes.append(check_duplicates(found, labels))
             indices = found.indices
+        solving = stage("solving")
+        if solving:
+            solving(0, 1)
         self._solve(consensus, notes, labels, indices)
+        if solving:
+            solving(1, 1)
         return self
 
     def fit_consensus(self, consensus: Consensus) -> HOC:

@@ -9,7 +9,7 @@ again in float64; a row for which float32 cannot tell is searched again in float
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from labelnoise._blocks import BLOCK_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
 
 METRICS = ("cosine", "euclidean")
@@ -27,7 +28,6 @@ _SPARE = 2  # candidates kept beyond k, so that float64 can correct the order of
 _FLOAT32_ERROR = 2e-6  # of a score between rows of norm at most 1, with room to spare
 _FLOAT64_ERROR = 1e-13
 _MOST_TIES = 64  # among more candidates at one distance, those of lowest row number are ranked
-_BLOCK_BYTES = 64 * 2**20
 
 Progress = Callable[[int, int], None]
 
@@ -92,7 +92,7 @@ def nearest_neighbors(
     # A row is settled when its k-th neighbour is clearly nearer than anything left out.
     unsettled = np.flatnonzero(points.score(gap[:, -1]) <= worst + _FLOAT32_ERROR)
     if candidates.shape[1] < n - 1:
-        for rows in np.array_split(unsettled, len(unsettled) * n * 8 // _BLOCK_BYTES + 1):
+        for rows in np.array_split(unsettled, len(unsettled) * n * 8 // BLOCK_BYTES + 1):
             if not len(rows):
                 continue
             ties = _candidates_float64(points, rows, k)
@@ -178,16 +178,16 @@ class _Points:
         self.cosine = metric == "cosine"
         self.shift = np.zeros(X.shape[1])
         if self.cosine:
-            norm = np.concatenate([_norm(X[rows]) for rows in _blocks(len(X), X.shape[1])])
+            norm = np.concatenate([_norm(X[rows]) for rows in row_blocks(len(X), X.shape[1])])
         else:
             # Distances do not see a common shift, but float32 does.
             self.shift = X.mean(axis=0, dtype=np.float64)
-            largest = max(_norm(X[rows] - self.shift).max() for rows in _blocks(*X.shape))
+            largest = max(_norm(X[rows] - self.shift).max() for rows in row_blocks(*X.shape))
             norm = np.full(len(X), largest)
         self.zero = norm == 0
         self.scale = np.where(self.zero, 1.0, norm)[:, None]
         self.near = np.empty(X.shape, np.float32)
-        for rows in _blocks(*X.shape):
+        for rows in row_blocks(*X.shape):
             self.near[rows] = self.exact(rows)
         self.half_square = np.einsum("ij,ij->i", self.near, self.near)[:, None] / 2
 
@@ -208,7 +208,7 @@ class _Points:
         """Scores of some rows with all; minus infinity with themselves."""
         a = self.exact(rows)
         result = np.empty((len(rows), len(self.X)))
-        for columns in _blocks(*self.X.shape):
+        for columns in row_blocks(*self.X.shape):
             b = self.exact(columns)
             result[:, columns] = a @ b.T
             if not self.cosine:
@@ -222,7 +222,7 @@ class _Points:
         Computed pair by pair: it does not depend on what else is in the block.
         """
         result = np.empty(others.shape)
-        for block in _blocks(len(rows), others.shape[1] * self.X.shape[1], 2**20):
+        for block in row_blocks(len(rows), others.shape[1] * self.X.shape[1], 2**20):
             difference = self.exact(rows[block])[:, None] - self.exact(others[block])
             result[block] = (difference * difference).sum(axis=2)
         if self.cosine:
@@ -240,12 +240,6 @@ class _Points:
 
 def _norm(rows: np.ndarray) -> np.ndarray:
     return np.linalg.norm(rows.astype(np.float64), axis=1)
-
-
-def _blocks(n: int, width: int, size: int = _BLOCK_BYTES) -> Iterator[slice]:
-    """Slices of n rows, each of limited size in bytes as float64 rows of the given width."""
-    step = max(1, size // (8 * max(1, width)))
-    return (slice(i, i + step) for i in range(0, n, step))
 
 
 def _rank(

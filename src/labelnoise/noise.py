@@ -21,7 +21,9 @@ from scipy.special import erfcx, softmax
 from scipy.stats import truncnorm
 from sklearn.preprocessing import StandardScaler
 
+from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
+from labelnoise._labels import encode_labels
 
 SCALES = ("raw", "standard", "unit")
 
@@ -30,7 +32,6 @@ _PAPER_CAP = 0.9
 _PAPER_CAP_ABOVE = 0.5  # the rate above which the paper applies its cap
 _SMALLEST_CORRECTED_RATE = 1e-5  # below it the location is so far out that doubles run short
 _ROW_SUM_TOLERANCE = 1e-6  # admits a float32 matrix, not one rounded to three digits
-_BLOCK_BYTES = 64 * 2**20
 
 RandomState = int | np.random.Generator | None
 
@@ -401,7 +402,7 @@ def _draw(rows: np.ndarray, row_of: np.ndarray, rng: np.random.Generator) -> np.
     """Draw a column for each example from ``rows[row_of]``, by inverse CDF, one uniform each."""
     uniform = rng.random(len(row_of))
     drawn = np.empty(len(row_of), dtype=np.intp)
-    for block in _blocks(len(row_of), rows.shape[1]):
+    for block in row_blocks(len(row_of), rows.shape[1]):
         cdf = np.cumsum(rows[row_of[block]], axis=1)
         # Rounding may end the CDF just off 1. Scaled by its own end, a uniform below 1 stays
         # below that end, so no class past the last, nor one of probability 0, is ever drawn.
@@ -481,7 +482,7 @@ def _project(X: np.ndarray, W: np.ndarray, scale: str) -> np.ndarray:
 
 def _finite_blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Blocks of rows as fresh float64 arrays, with the slice each came from."""
-    for block in _blocks(*X.shape):
+    for block in row_blocks(*X.shape):
         x = np.array(X[block], dtype=np.float64)
         bad = ~np.isfinite(x).all(axis=1)
         if bad.any():
@@ -490,13 +491,6 @@ def _finite_blocks(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
                 f"{block.start + int(np.argmax(bad))} has one"
             )
         yield block, x
-
-
-def _blocks(n: int, width: int) -> Iterator[slice]:
-    """Slices of rows such that a block of doubles stays within the memory set aside."""
-    step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
-    for start in range(0, n, step):
-        yield slice(start, start + step)
 
 
 def _instance_rows(
@@ -554,32 +548,14 @@ def _check_rate(rate: float) -> None:
 
 def _encode(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Row number in T of each label, and the classes in that order."""
-    labels = np.asarray(y)
-    if labels.ndim != 1 or not len(labels):
+    clean, names = encode_labels(y, classes)
+    if (clean < 0).any():
         raise LabelNoiseError(
-            f"Expected y of shape (N,) with N >= 1, but y has shape {labels.shape}"
+            f"Expected y without missing labels, but {(clean < 0).sum()} of {len(clean)} are"
         )
-    try:
-        complete = bool(np.all(labels == labels))  # NaN differs from itself
-        present, code = np.unique(labels, return_inverse=True)
-    except TypeError:  # None beside strings, pandas.NA
-        complete = False
-    if not complete:
-        raise LabelNoiseError(
-            "Expected y without missing labels and of one kind, but y has None, NaN or a mixture"
-        )
-    names = present if classes is None else np.asarray(classes)
-    if names.ndim != 1 or len(set(names.tolist())) != len(names):
-        raise LabelNoiseError(f"Expected classes to be distinct labels, but classes = {classes!r}")
     if len(names) < 2:
         raise LabelNoiseError(f"Expected at least two classes, but classes = {names.tolist()}")
-    position = {label: i for i, label in enumerate(names.tolist())}
-    outside = [label for label in present.tolist() if label not in position]
-    if outside:
-        raise LabelNoiseError(
-            f"Expected every label to be one of classes = {names.tolist()}, but y has {outside}"
-        )
-    return np.array([position[label] for label in present.tolist()])[code], names
+    return clean, names
 
 
 def _check_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:

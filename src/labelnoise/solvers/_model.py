@@ -113,7 +113,8 @@ class SparseModel:
         self.triples = triples.astype(np.intp)
         self.frequencies = frequencies
         self.divergence = _Divergence(triples, frequencies, K)
-        step = max(1, _CHUNK // K)
+        # Each chunk also gives a (K, K) result: a chunk of more triples than that is worth it.
+        step = max(_CHUNK // K, 4 * K)
         self.chunks = [slice(s, s + step) for s in range(0, len(triples), step)]
         self.members = [self._member_matrix(self.triples[chunk]) for chunk in self.chunks]
         self.map = map if len(self.chunks) == 1 else ThreadPoolExecutor().map
@@ -161,7 +162,8 @@ class SparseModel:
             share *= columns[j]
             share *= columns[k]
             share *= prior
-            chance[chunk] = share.sum(axis=1, dtype=np.float64) + _TINY
+            chance[chunk] = share.sum(axis=1)
+            chance[chunk] += _TINY
             share *= (self.frequencies[chunk] / chance[chunk]).astype(self.dtype)[:, None]
             return self.members[number] @ share
 

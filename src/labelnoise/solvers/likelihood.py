@@ -210,16 +210,20 @@ def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndar
     if enough.sum() < K:
         return None
     candidates, noise = conditional[enough], 1 / count[enough]
-    left = candidates.copy()
-    chosen = []
-    for _ in range(K):
-        squared = np.einsum("ij,ij->i", left, left)
+    squared = np.einsum("ij,ij->i", candidates, candidates)
+    chosen: list[int] = []
+    directions = np.empty((K, K))
+    for done in range(K):
         longest = int(np.argmax(squared - noise))
-        if squared[longest] <= 1e-20:
+        direction = candidates[longest]
+        for _ in range(2):  # once leaves rounding errors
+            direction = direction - directions[:done].T @ (directions[:done] @ direction)
+        length = np.linalg.norm(direction)
+        if length < 1e-10:
             return None
         chosen.append(longest)
-        direction = left[longest] / np.sqrt(squared[longest])
-        left -= np.outer(left @ direction, direction)
+        directions[done] = direction / length
+        squared -= (candidates @ directions[done]) ** 2
     return candidates[chosen]
 
 

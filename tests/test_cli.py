@@ -1,0 +1,197 @@
+"""The command line does what it says, and says in one line what it cannot do."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import labelnoise
+from labelnoise import cli
+from labelnoise.diagnostics import Finding
+from labelnoise.report import Comparison
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line in this process; gives status, output and error output."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["labelnoise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    monkeypatch.setenv("COLUMNS", "100")
+    return run
+
+
+def without_time(output):
+    """The output less the one line that differs between runs."""
+    return re.sub(r"Took .* s\.", "", output)
+
+
+def test_version(run):
+    """--version prints name and version."""
+    assert run("--version") == (0, f"labelnoise {labelnoise.__version__}\n", "")
+
+
+def test_help_lists_the_commands(run):
+    """--help names the demo."""
+    status, output, _ = run("--help")
+    assert status == 0
+    assert "demo" in output
+
+
+def test_help_waits_for_nothing():
+    """Importing the command line imports neither numpy nor scikit-learn, which take seconds."""
+    code = "import sys, labelnoise.cli; print(sys.modules.keys() & {'numpy', 'scipy', 'sklearn'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_demo_shows_both_matrices_and_writes_the_page(run, tmp_path):
+    """The demo prints headline, both matrices, errors and findings, and makes the picture."""
+    page = tmp_path / "new" / "folder" / "report.html"
+    status, output, errors = run("demo", "--out", page)
+    assert (status, errors) == (0, "")
+    assert re.search(r"Estimate: [\d.]+% of the labels are wrong\. Truth: [\d.]+%\.", output)
+    assert re.search(r"Estimated T +True T", output)
+    assert re.search(r"^7 .* 7( +[\d.]+){10} *$", output, re.MULTILINE)
+    assert re.search(r"% of true 7 are labelled 1 \(true: 21\.6%\)", output)
+    this, no_noise = re.findall(r"^  (\d\.\d{3})  ", output, re.MULTILINE)[:2]
+    assert float(this) < 0.5 * float(no_noise)
+    assert "T is informative" in output
+    assert output.endswith(f"Picture: {page}\n")
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert os.listdir(page.parent) == ["report.html"]
+
+
+def test_demo_goes_to_its_own_folder(run, tmp_path, monkeypatch):
+    """Without --out the picture goes to demo-output, and a second run replaces it."""
+    monkeypatch.chdir(tmp_path)
+    assert run("demo")[0] == run("demo")[0] == 0
+    assert os.listdir("demo-output") == ["report.html"]
+
+
+def test_same_seed_same_answer(run, tmp_path):
+    """A seed fixes all that is shown, but for the time; another seed gives other labels."""
+    out = tmp_path / "report.html"
+    first, page = run("demo", "--out", out, "--seed", 3), out.read_bytes()
+    again = run("demo", "--out", out, "--seed", 3)
+    assert without_time(again[1]) == without_time(first[1])
+    assert out.read_bytes() == page
+    run("demo", "--out", out, "--seed", 4)
+    assert out.read_bytes() != page
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), [("symmetric", "2.2 2.2  80 2.2"), ("pair", "0   0  80  20   0")]
+)
+def test_demo_makes_the_noise_that_was_asked_for(run, tmp_path, kind, row):
+    """The true T is that of the kind and the rate."""
+    _, output, _ = run("demo", "--noise", kind, "--rate", 0.2, "--out", tmp_path / "page.html")
+    assert row in output
+
+
+def test_class_noise_has_the_rate():
+    """The digits' T is stochastic with `rate` wrong labels, up to the largest rate there is."""
+    for rate in (0, 0.2, 0.68):
+        T = cli._digit_confusions(rate)
+        assert T.min() >= 0
+        np.testing.assert_allclose(T.sum(axis=1), 1)
+        np.testing.assert_allclose(1 - np.diag(T).mean(), rate, atol=1e-12)
+
+
+def test_demo_warns_of_noise_that_cannot_be_found(run, tmp_path):
+    """Where the true T breaks the assumption of the method, the demo says so."""
+    out = tmp_path / "page.html"
+    status, output, errors = run("demo", "--noise", "pair", "--rate", 0.7, "--out", out)
+    assert (status, errors) == (0, "")
+    assert "WARNING  By the true T, some class gets another label" in output
+
+
+@pytest.mark.parametrize("width", [100, 80])
+def test_narrow_terminals_stack_the_matrices(run, tmp_path, monkeypatch, width):
+    """No line of the matrices is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, output, _ = run("demo", "--out", tmp_path / "page.html")
+    assert bool(re.search("Estimated T +True T", output)) == (width == 100)
+    lines = output.splitlines()[:-1]  # the last is the path, which is never broken
+    assert max(map(len, lines)) <= width
+    assert len(re.findall(r"^9 ", output, re.MULTILINE)) == (1 if width == 100 else 2)
+
+
+def test_class_names_are_not_markup(capsys):
+    """Names with square brackets are printed as they are."""
+    comparison = Comparison(
+        classes=["[red]a[/red]", "[/b]"],
+        estimated=np.array([[0.8, 0.2], [0.1, 0.9]]),
+        truth=np.eye(2),
+        noise_rate=0.15,
+        true_noise_rate=0.0,
+        errors={"[x]": 0.3},
+        findings=[Finding("f", True, 1.0, "Check [bold]this[/nonsense].")],
+        how="",
+    )
+    cli._print_comparison(Console(width=100), comparison)
+    output = capsys.readouterr().out
+    assert "20.0% of true [red]a[/red] are labelled [/b] (true: 0.0%)" in output
+    assert "Check [bold]this[/nonsense]." in output
+    assert "0.300  [x]" in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--rate", "1.5"), ("--rate", "nan"), ("--noise", "pair", "--rate", "-0.1")],
+)
+def test_bad_rate_is_one_line(run, tmp_path, arguments):
+    """A rate that cannot be is met with one line and status 1, and no file."""
+    status, output, errors = run("demo", "--out", tmp_path / "new" / "page.html", *arguments)
+    assert (status, output) == (1, "")
+    assert re.fullmatch(r"Error: Expected 0 <= rate <= .*\n", errors)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("demo", "--noise", "loud"), ("demo", "--seed", "-1"), ("x",)]
+)
+def test_wrong_usage_has_status_2(run, arguments):
+    """Options and commands that do not exist are typer's to explain."""
+    status, output, errors = run(*arguments)
+    assert (status, output) == (2, "")
+    assert "Usage" in errors
+
+
+@pytest.mark.parametrize("out", ["file/report.html", "folder", "new/" + 300 * "x" + ".html"])
+def test_unwritable_page_is_one_line(run, tmp_path, out):
+    """A picture that cannot be written is met with one line, and leaves nothing behind."""
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "folder").mkdir()
+    status, output, errors = run("demo", "--out", tmp_path / out)
+    assert (status, output) == (1, "")
+    assert re.fullmatch(r"Error: Expected .*\n", errors)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+    assert os.listdir(tmp_path / "folder") == []
+
+
+def test_interrupt_is_one_line(run, monkeypatch):
+    """Ctrl-C ends with one line and the status that shells expect."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_compare_on_digits", interrupt)
+    assert run("demo") == (130, "", "Interrupted.\n")
+
+
+def test_installed_command(tmp_path):
+    """The installed command runs, and is quiet about progress where there is no terminal."""
+    command = os.path.join(os.path.dirname(sys.executable), "labelnoise")
+    out = tmp_path / "page.html"
+    done = subprocess.run([command, "demo", "--out", out], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.exists()
