@@ -159,17 +159,22 @@ def plain_paper(X: np.ndarray, y: np.ndarray, K: int, rounds: int = 50) -> np.nd
             c1[a] += 1
             c2[a, b] += 1
             c3[a, b, c] += 1
+    i = np.arange(K)
+    c2 = np.stack([c2[i, (i + r) % K] for r in range(K)])
+    c3 = np.stack([c3[i, (i + r) % K, (i + s) % K] for r in range(K) for s in range(K)])
     observed = [torch.from_numpy(c / (rounds * size)) for c in (c1, c2, c3)]
     logits_T = (5 * torch.eye(K, dtype=torch.float64) - 1).requires_grad_()
     logits_p = torch.full((K,), 1 / K, dtype=torch.float64, requires_grad=True)
     adam = torch.optim.Adam([logits_T, logits_p], lr=0.1)
     for _ in range(1500):
         T, p = logits_T.softmax(1), logits_p.softmax(0)
-        expected = (
-            T.T @ p,
-            torch.einsum("i,ij,ik->jk", p, T, T),
-            torch.einsum("i,ij,ik,il->jkl", p, T, T, T),
+        # As printed: T_r is T with its columns shifted by r, and c3 has a vector for each r, s.
+        shifted = [T.roll(-r, dims=1) for r in range(K)]
+        second = torch.stack([(T * shifted[r]).T @ p for r in range(K)])
+        third = torch.stack(
+            [(T * shifted[r] * shifted[s]).T @ p for r in range(K) for s in range(K)]
         )
+        expected = (T.T @ p, second, third)
         loss = sum((o - e).norm() for o, e in zip(observed, expected, strict=True))
         adam.zero_grad()
         loss.backward()
