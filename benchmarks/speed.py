@@ -81,7 +81,7 @@ def numpy_argpartition(U: np.ndarray, k: int) -> np.ndarray:
     for start in range(0, len(U), 1024):
         scores = U[start : start + 1024] @ U.T
         scores[np.arange(len(scores)), start + np.arange(len(scores))] = -np.inf
-        result.append(np.argpartition(-scores, k, axis=1)[:, :k])
+        result.append(np.argpartition(-scores, k, axis=1)[:, :k].copy())
     return np.concatenate(result)
 
 
@@ -118,12 +118,10 @@ def neighbors() -> None:
         products = [timed(lambda U=U: full_product(U))[0]]
         seconds, memory, ours = with_memory(lambda X=X: nearest_neighbors(X, k))
         rows = [["labelnoise", seconds, memory, 1.0]]
-        peers = {
-            "faiss IndexFlatIP": faiss_flat,
-            "torch mm + topk": torch_topk,
-            "scikit-learn brute": scikit_learn,
-            "numpy + argpartition": numpy_argpartition,
-        }
+        peers = {"faiss IndexFlatIP": faiss_flat, "torch mm + topk": torch_topk}
+        if n <= 50_000:  # these two take minutes beyond
+            peers["scikit-learn brute"] = scikit_learn
+            peers["numpy + argpartition"] = numpy_argpartition
         for name, search in peers.items():
             seconds, memory, found = with_memory(lambda s=search, U=U: s(U, k))
             same = np.mean(np.sort(found, axis=1) == np.sort(ours.indices, axis=1))
@@ -190,7 +188,6 @@ def end_to_end() -> None:
         labels = np.load(Path(folder, "cifar10", "cifar10.npz"))
         clean = labels["train_clean"].astype(int)
         cases["CIFAR-10, human labels"] = labels["train_human"].astype(int)
-        cases["CIFAR-10, CIFAR-10N worst"] = labels["train_cifar10n_worst"].astype(int)
     else:
         rng = np.random.default_rng(0)
         clean = rng.integers(0, 10, 50_000)
@@ -239,10 +236,14 @@ def k100() -> None:
         seconds, found = timed(lambda consensus=consensus: solve(consensus))
         distinct = len(consensus.sorted_triples()[1])
         error = transition_error(found.transition_matrix, T)
-        rows.append([name, f"{distinct:,}", f"{seconds:.1f}", f"{error:.3f}"])
+        adam, paper = timed(lambda c=consensus: solve(c, "paper", random_state=0))
+        paper_error = transition_error(paper.transition_matrix, T)
+        ours, theirs = f"{error:.3f}", f"{paper_error:.3f}"
+        rows.append([name, f"{distinct:,}", f"{seconds:.1f}", ours, f"{adam:.1f}", theirs])
     table(
-        f"Likelihood solver with all its starts, K = {K}, {n:,} triples, class ratio 1:5",
-        "noise | distinct triples | seconds | error",
+        f"Likelihood solver with all its starts, K = {K}, {n:,} triples, class ratio 1:5, and the "
+        f"paper's objective (301 steps of Adam)",
+        "noise | distinct triples | seconds | error | paper seconds | paper error",
         rows,
     )
 

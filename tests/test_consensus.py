@@ -76,11 +76,34 @@ def test_sorted_triples_forget_the_centre():
     assert frequencies.tolist() == [0.25, 0.5, 0.25]
 
 
-def test_a_thousand_classes_need_no_dense_array(rng):
-    """K = 1000 takes memory for the triples that occur, not for a billion."""
-    consensus = Consensus.from_labels(rng.integers(0, 1000, (5000, 3)), 1000)
-    assert len(consensus.weights) <= 5000
-    assert consensus.triples.max() < 1000
+def test_small_integer_types_do_not_overflow(rng):
+    """Labels and class counts of any integer type are counted as large ones are."""
+    labels = rng.integers(0, 1000, (5000, 3))
+    plain = Consensus.from_labels(labels, 1000)
+    small = Consensus.from_labels(labels.astype(np.int16), np.int16(1000))
+    np.testing.assert_array_equal(small.triples, plain.triples)
+    assert set(map(tuple, plain.triples)) == {(a, *sorted((b, c))) for a, b, c in labels.tolist()}
+
+
+def test_unequal_weights_count_as_fewer_examples():
+    """n_centers is the number of equal weights that would say as much."""
+    neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 1]])
+    labels = np.array([0, 1, 0, 1])
+    for weight, expected in (
+        ([1, 1, 1, 1], 4),
+        ([5, 5, 5, 5], 4),
+        ([1, 1, 0, 0], 2),
+        ([9, 1, 0, 0], 1),
+    ):
+        consensus = Consensus.from_neighbors(labels, neighbors, 2, center_weight=np.array(weight))
+        assert consensus.n_centers == expected
+
+
+def test_sum_and_equality(rng):
+    """sum() merges shards; two consensuses are compared as objects, without an error."""
+    parts = [Consensus.from_labels(rng.integers(0, 3, (20, 3)), 3) for _ in range(3)]
+    assert sum(parts).weights.sum() == 60
+    assert parts[0] != parts[1]
 
 
 def test_rounds_count_within_samples():
@@ -109,7 +132,21 @@ def test_loading_something_else_says_so(tmp_path):
     """A missing file, another archive and a pickle are met with one sentence."""
     np.savez(tmp_path / "other.npz", a=1)
     np.save(tmp_path / "pickle.npy", np.array([{}], object))
-    for name in ("missing.npz", "other.npz", "pickle.npy"):
+    np.save(tmp_path / "plain.npy", np.ones(3))
+    (tmp_path / "empty.npz").touch()
+    Consensus.from_labels(np.array([[0, 1, 1]]), 2).save(tmp_path / "good.npz")
+    whole = (tmp_path / "good.npz").read_bytes()
+    (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
+    np.savez(tmp_path / "class.npz", triples=[[0, 1, 9]], weights=[1.0], n_classes=3, n_centers=1)
+    for name in (
+        "missing.npz",
+        "other.npz",
+        "pickle.npy",
+        "plain.npy",
+        "empty.npz",
+        "half.npz",
+        "class.npz",
+    ):
         with pytest.raises(LabelNoiseError, match=name):
             Consensus.load(tmp_path / name)
 
@@ -120,6 +157,7 @@ def test_loading_something_else_says_so(tmp_path):
         (np.zeros((4, 2), int), r"three labels.*\(4, 2\)"),
         (np.array([[0, 1, 5]]), "from 0 to 5"),
         (np.array([[0, 1, -2]]), "from -2 to 1"),
+        (np.array([[0, 1, 1.5]]), "float64"),
     ],
 )
 def test_bad_labels(labels, message):

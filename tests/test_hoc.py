@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -99,16 +101,18 @@ def test_labels_may_be_anything(data):
         (pd.DataFrame(X), pd.Series(names[noisy])),
         (pd.DataFrame(X), pd.Series(names[noisy], dtype="category")),
         (pl.DataFrame(X), pl.Series(names[noisy])),
+        (pd.DataFrame(X), pd.Series(names[noisy], dtype="string")),
         (X, names[noisy].tolist()),
     ):
         est = HOC().fit(features, labels)
         assert est.classes_.tolist() == names.tolist()
         np.testing.assert_array_equal(est.transition_matrix_, plain.transition_matrix_)
     assert HOC().fit(X, noisy.astype(float)).classes_.tolist() == [0, 1, 2, 3]
+    assert HOC().fit(X, noisy > 1).classes_.tolist() == [False, True]
     assert HOC().fit(X, noisy - 1).classes_.tolist() == [-1, 0, 1, 2]
 
 
-@pytest.mark.parametrize("form", ["nan", "none", "pandas", "polars", "named"])
+@pytest.mark.parametrize("form", ["nan", "none", "list", "masked", "pandas", "polars", "named"])
 def test_unlabelled_examples_are_left_out(data, form, rng):
     """However a missing label is written, the estimate is that of the labelled examples."""
     X, _, noisy, _ = data
@@ -119,6 +123,10 @@ def test_unlabelled_examples_are_left_out(data, form, rng):
         labels = np.where(missing, np.nan, noisy)
     elif form == "none":
         labels = np.where(missing, None, noisy.astype(object))
+    elif form == "list":
+        labels = [float("nan") if m else int(v) for m, v in zip(missing, noisy, strict=True)]
+    elif form == "masked":
+        labels = np.ma.masked_array(noisy, missing)
     elif form == "pandas":
         labels = pd.Series(np.where(missing, pd.NA, noisy.astype(object)), dtype="Int64")
     elif form == "polars":
@@ -128,6 +136,14 @@ def test_unlabelled_examples_are_left_out(data, form, rng):
     est = HOC(unlabeled=unlabeled).fit(X, labels)
     np.testing.assert_array_equal(est.transition_matrix_, expected.transition_matrix_)
     assert est.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_strings_with_nan_are_strings_with_missing_ones(data):
+    """NaN in a list or a column of strings is a missing label, not a class called nan."""
+    X, _, noisy, _ = data
+    labels = [float("nan") if i % 5 == 0 else f"c{v}" for i, v in enumerate(noisy)]
+    for form in (labels, pd.Series(labels), np.array(labels, object)):
+        assert HOC().fit(X, form).classes_.tolist() == ["c0", "c1", "c2", "c3"]
 
 
 def test_minus_one_is_a_label_unless_said_otherwise(data):
@@ -213,7 +229,8 @@ def test_saved_and_loaded_without_pickle(data, tmp_path):
     """JSON brings back every number, the classes, the settings and the diagnostics."""
     X, _, noisy, _ = data
     for labels in (noisy, np.array(["ä", "<b>", "c", "d"])[noisy]):
-        est = HOC(metric="euclidean", classes=np.unique(labels)).fit(X, labels)
+        est = HOC(metric="euclidean", classes=np.unique(labels), n_neighbors=np.int64(2))
+        est.fit(None, labels, neighbors=nearest_neighbors(X, 2).indices)
         path = tmp_path / "estimate.json"
         est.save(path)
         loaded = HOC.load(path)
@@ -257,6 +274,25 @@ def test_duplicated_data_are_found_out(data):
     assert np.diag(est.transition_matrix_).mean() > np.diag(T).mean() + 0.1
     assert not est.diagnostics_["duplicates"].ok
     assert est.diagnostics_["duplicates"].value == 1
+
+
+def test_repeated_rows_with_their_own_labels_do_no_harm():
+    """Few distinct rows, as in a table, are no trouble when each copy was labelled by itself."""
+    rng = np.random.default_rng(0)
+    kinds, y = clusters(4, 40, 0)
+    which = rng.integers(0, 40, 3000)
+    noisy = symmetric(y[which], 0.3, random_state=0)
+    with pytest.warns(LabelNoiseWarning, match="exact duplicates"):
+        est = HOC().fit(kinds[which], noisy.labels)
+    assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.1
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # of which there are more
+def test_all_rows_alike():
+    """Data without any information end in an estimate with warnings, not in a crash."""
+    with pytest.warns(LabelNoiseWarning, match="exact duplicates"):
+        est = HOC().fit(np.ones((3000, 2)), np.arange(3000) % 3)
+    np.testing.assert_allclose(est.transition_matrix_.sum(axis=1), 1)
 
 
 def test_few_duplicates_are_noted_without_a_warning(data):
@@ -329,6 +365,17 @@ LABELS = np.array([0, 1, 0, 1, 0, 1])
         (np.eye(6), LABELS, {"n_rounds": 0}, "n_rounds = 0"),
         (np.eye(6), [0.5, 1.5, 2, 0, 1, 2], {}, "fractional numbers such as 0.5"),
         (np.eye(6), None, {}, "y to be passed"),
+        (np.eye(6), [0, "0", 1, "1", 0, 1], {}, "of one kind.*int, str"),
+        (np.eye(6), [1e30, 2e30, 1, 2, 1, 2], {}, "too large"),
+        (np.eye(6), np.array(["2020-01-01"] * 6, "M8[D]"), {}, "datetime64"),
+        (np.eye(6), [b"a", b"b"] * 3, {}, "bytes"),
+        (np.eye(6), [[0, 1]] * 6, {}, r"shape \(6, 2\)"),
+        (np.eye(6), LABELS * 1j, {}, "omplex"),
+        (np.eye(6), LABELS, {"n_neighbors": None}, "n_neighbors = None"),
+        (np.eye(6), LABELS, {"sample_size": 5}, "n_rounds = None, sample_size = 5"),
+        (np.eye(6), LABELS, {"n_rounds": 2, "n_neighbors": 3}, "n_neighbors = 3"),
+        (np.eye(6), LABELS, {"classes": [0, 1, None]}, "distinct labels"),
+        (sp.csr_array(np.eye(6)), LABELS, {}, "parse"),
         (None, LABELS, {}, "both are None"),
         (np.zeros((6, 0)), LABELS, {}, "0 feature"),
         (np.array([["a"] * 2] * 6), LABELS, {}, "convert|float|numeric"),
@@ -347,6 +394,37 @@ def test_bad_center_weight_and_rounds(data):
         HOC().fit(X, noisy, center_weight=np.ones(5))
     with pytest.raises(LabelNoiseError, match="with n_rounds"):
         HOC(n_rounds=2).fit(X, noisy, center_weight=np.ones(len(X)))
+
+
+def test_a_failed_fit_changes_nothing(data):
+    """After a refused refit the earlier estimate is whole; before any, it is not fitted."""
+    X, _, noisy, _ = data
+    est = HOC().fit(X, noisy)
+    with pytest.raises(LabelNoiseError):
+        est.fit(X[:5], ["a", "b", "c"])
+    assert "of the labels are wrong" in str(est)
+    fresh = HOC()
+    with pytest.raises(LabelNoiseError):
+        fresh.fit(X, noisy[:10])
+    with pytest.raises(NotFittedError):
+        _ = fresh.noise_rate_
+
+
+def test_two_classes_print_only_confusions(data):
+    """What is printed as a confusion is one."""
+    X, y, _, _ = data
+    text = str(HOC().fit(X, symmetric(y > 1, 0.2, random_state=0).labels))
+    assert "of true False are labelled True" in text
+    assert "of true False are labelled False" not in text
+
+
+def test_weights_of_any_scale(data):
+    """Only the proportions of center_weight matter."""
+    X, _, noisy, _ = data
+    plain = HOC().fit(X, noisy)
+    scaled = HOC().fit(X, noisy, center_weight=np.full(len(X), 1e-6))
+    np.testing.assert_allclose(scaled.transition_matrix_, plain.transition_matrix_, atol=1e-6)
+    assert scaled.diagnostics_.ok
 
 
 def test_progress_names_its_stages(data):

@@ -12,7 +12,7 @@ from labelnoise.neighbors import given_neighbors, nearest_neighbors
 
 
 def all_pairs(X, k, metric):
-    """Distances of all pairs, rounded so that ties are ties, ordered by distance then number."""
+    """Distances of all pairs, rounded so that ties are ties; the next row wins a tie."""
     X = np.asarray(X, float)
     if metric == "cosine":
         norm = np.linalg.norm(X, axis=1, keepdims=True)
@@ -22,7 +22,9 @@ def all_pairs(X, k, metric):
         D = np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1))
     D = np.round(D, 9)
     np.fill_diagonal(D, np.inf)
-    order = np.argsort(D, axis=1, kind="stable")[:, :k]
+    number = np.arange(len(X))
+    ahead = (number - number[:, None]) % len(X)
+    order = np.lexsort((ahead, D), axis=1)[:, :k]
     return order, np.take_along_axis(D, order, 1)
 
 
@@ -39,8 +41,8 @@ def test_agrees_with_all_pairs(metric, tile, k, rng):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_ties_go_to_the_lowest_row_number(metric, rng):
-    """On a small grid most distances are tied, and the row number decides."""
+def test_ties_go_to_the_next_row(metric, rng):
+    """On a small grid most distances are tied, and the next row number decides."""
     X = rng.integers(0, 3, (200, 3)).astype(float) + (1 if metric == "cosine" else 0)
     found = nearest_neighbors(X, 3, metric, tile=32)
     indices, _ = all_pairs(X, 3, metric)
@@ -58,21 +60,21 @@ def test_identical_rows_are_neighbours_and_self_is_not(rng):
 
 
 def test_more_copies_than_candidates(rng):
-    """With 100 copies of everything, each row's neighbours are the first other copies."""
-    X = np.tile(rng.standard_normal((3, 4)), (100, 1))
-    found = nearest_neighbors(X, 2)
-    assert found.indices[0].tolist() == [3, 6]
-    assert found.indices[3].tolist() == [0, 6]
-    assert found.indices[299].tolist() == [2, 5]
+    """With 1000 copies of everything, each row's neighbours are the next copies."""
+    X = np.tile(rng.standard_normal((3, 4)), (1000, 1))
+    for metric in ("cosine", "euclidean"):
+        found = nearest_neighbors(X, 2, metric)
+        ahead = (found.indices - np.arange(3000)[:, None]) % 3000
+        np.testing.assert_array_equal(ahead, np.broadcast_to([3, 6], (3000, 2)))
 
 
 def test_zero_vectors_have_cosine_zero_with_all():
-    """A zero vector is as near to everything: lowest row numbers, distance 1."""
+    """A zero vector is as near to everything: the next row numbers, distance 1."""
     X = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1], [0.0, 0.0], [-1.0, 0.0]])
     found = nearest_neighbors(X, 2)
-    assert found.indices[1].tolist() == [0, 2]
+    assert found.indices[1].tolist() == [2, 3]
     assert found.distances[1].tolist() == [1, 1]
-    assert found.indices[3].tolist() == [0, 1]
+    assert found.indices[3].tolist() == [4, 0]
     assert found.indices[0].tolist() == [2, 1]
     # A zero vector is nearer to -x than x is.
     assert found.indices[4].tolist() == [1, 3]
@@ -86,14 +88,56 @@ def test_a_common_shift_does_not_hide_neighbours(rng):
     np.testing.assert_array_equal(plain.indices, shifted.indices)
 
 
-def test_an_outlier_does_not_hide_neighbours(rng):
-    """One row a million times further out leaves the others' neighbours as they are."""
-    X = rng.standard_normal((200, 4))
-    outlier = np.vstack([X, np.full((1, 4), 1e6)])
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e12])
+def test_an_outlier_does_not_hide_neighbours(far, rng):
+    """One row ever so far out leaves the others' neighbours as they are."""
+    X = rng.standard_normal((300, 4))
+    outlier = np.vstack([X, np.full((1, 4), far)])
     np.testing.assert_array_equal(
         nearest_neighbors(outlier, 2, "euclidean").indices[:-1],
         all_pairs(X, 2, "euclidean")[0],
     )
+
+
+def test_small_angles_are_told_apart(rng):
+    """By cosine, rows that differ by a ten-millionth of their length have neighbours too."""
+    X = rng.standard_normal((200, 4)) + 1e7
+    wide = X.astype(np.longdouble)
+    U = wide / np.sqrt((wide * wide).sum(axis=1))[:, None]
+    D = ((U[:, None] - U[None]) ** 2).sum(-1)
+    np.fill_diagonal(D, np.inf)
+    nearest = np.sort(D.argsort(axis=1)[:, :2], axis=1)
+    found = np.sort(nearest_neighbors(X, 2).indices, axis=1)
+    assert (found == nearest).mean() > 0.99
+
+
+def test_many_columns(rng):
+    """Thousands of columns add up rounding errors, and the neighbours are still exact."""
+    still = rng.integers(0, 256, 20_000)
+    frames = np.clip(still + rng.integers(-3, 4, (150, 20_000)), 0, 255).astype(np.uint8)
+    found = nearest_neighbors(frames, 2, "euclidean")
+    wide = frames.astype(float)
+    squared = (wide * wide).sum(1)
+    D = squared[:, None] + squared - 2 * wide @ wide.T  # exact: integers below 2^53
+    np.fill_diagonal(D, np.inf)
+    expected = np.sort(D, axis=1)[:, :2]
+    np.testing.assert_allclose(found.distances**2, expected, rtol=1e-9)
+
+
+def test_not_finite_is_refused():
+    """A NaN is an error, not a neighbour."""
+    with pytest.raises(LabelNoiseError, match="finite"):
+        nearest_neighbors(np.array([[1.0], [np.nan], [2.0]]), 1, "euclidean")
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_huge_and_tiny_scales(scale, metric, rng):
+    """Values whose squares overflow or vanish have the neighbours that others have."""
+    X = rng.standard_normal((50, 4))
+    found = nearest_neighbors(X * scale, 2, metric)
+    np.testing.assert_array_equal(found.indices, nearest_neighbors(X, 2, metric).indices)
+    assert np.isfinite(found.distances).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
@@ -101,7 +145,9 @@ def test_any_number_type_and_order(dtype, rng):
     """Number types and memory layouts give the same neighbours for the same values."""
     X = rng.integers(-50, 50, (100, 6))
     expected = nearest_neighbors(X.astype(float), 2).indices
-    for array in (X.astype(dtype), np.asfortranarray(X.astype(dtype)), X.astype(dtype)[:, ::1]):
+    wider = np.zeros((200, 12), dtype)
+    wider[::2, ::2] = X
+    for array in (X.astype(dtype), np.asfortranarray(X.astype(dtype)), wider[::2, ::2]):
         np.testing.assert_array_equal(nearest_neighbors(array, 2).indices, expected)
 
 
@@ -177,9 +223,30 @@ def test_given_graph(include_self, rng):
         (np.array([[1, 1], [0, 2], [0, 1]]), r"row 0 is \[1, 1\]"),
         (sp.csr_array((4, 4)), r"shape \(4, 4\), n_samples = 3"),
         (sp.csr_array((3, 3)), "row 0 has 0"),
+        (sp.csr_array(-np.ones((3, 3))), "negative"),
+        ([[1, 2], [0]], "differ in length"),
     ],
 )
 def test_bad_given_neighbors(neighbors, message):
     """What is wrong with given neighbours is said with the row."""
     with pytest.raises(LabelNoiseError, match=message):
         given_neighbors(neighbors, 3, 2)
+
+
+def test_a_graph_without_distances_is_refused(rng):
+    """A connectivity graph of many neighbours cannot say which are the nearest."""
+    graph = kneighbors_graph(rng.standard_normal((50, 4)), 10, mode="connectivity")
+    with pytest.raises(LabelNoiseError, match="mode='distance'"):
+        given_neighbors(graph, 50, 2)
+
+
+def test_unusable_neighbours_stand_behind():
+    """With unlabelled examples among many given neighbours, labelled ones are taken first."""
+    neighbors = np.array([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]])
+    usable = np.array([True, False, True, True])
+    assert given_neighbors(neighbors, 4, 2, usable).indices.tolist() == [
+        [2, 3],
+        [0, 2],
+        [0, 3],
+        [0, 2],
+    ]

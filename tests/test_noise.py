@@ -508,7 +508,7 @@ TWO = [[0.9, 0.1], [0.2, 0.8]]
         ),
         (
             lambda: symmetric(Y4, 0.1, classes=[[0, 1]]),
-            "Expected classes to be a list of distinct labels, but classes = [[0, 1]]",
+            "Expected a list of labels, but classes has shape (1, 2)",
         ),
         (
             lambda: symmetric(Y4, 0.1, classes=[0, 2]),

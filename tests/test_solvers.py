@@ -46,7 +46,6 @@ def test_moments_recover_the_truth_from_an_exact_consensus(K, kind):
     found = solve(Consensus.from_model(T, p), "moments")
     np.testing.assert_allclose(found.transition_matrix, T, atol=1e-8)
     np.testing.assert_allclose(found.class_prior, p, atol=1e-8)
-    assert found.permutation_clear
 
 
 @pytest.mark.parametrize("K", CLASSES)
@@ -63,7 +62,7 @@ def test_likelihood_recovers_the_truth_from_a_perturbed_start(K, kind, rng):
 
 
 @pytest.mark.parametrize("K", [2, 3, 10])
-def test_paper_objective_is_zero_at_the_truth(K):
+def test_paper_comes_close_on_an_exact_consensus(K):
     """The paper's solver comes close to the truth on an exact consensus."""
     T, p = symmetric_matrix(K, 0.3), imbalanced_prior(K, 2)
     found = solve(Consensus.from_model(T, p), "paper", random_state=0)
@@ -212,13 +211,15 @@ def test_exact_consensus_with_a_wrong_optimum():
     assert transition_error(found.transition_matrix, T) < 1e-3
 
 
-def test_repair_reaches_what_no_start_does():
+def test_repair_reaches_what_no_start_does(monkeypatch):
     """With few triples no start leads to the best optimum, and moving rows does."""
     T, p = pair_matrix(20, 0.45), imbalanced_prior(20, 10)
-    consensus = sampled_consensus(T, p, 1500, 2)
+    consensus = sampled_consensus(T, p, 1500, 0)
     found = solve(consensus)
     from_truth = solve(consensus, start=(T, p))
     assert found.divergence <= from_truth.divergence + 1e-6
+    monkeypatch.setattr("labelnoise.solvers.likelihood._REPAIR_ROUNDS", 0)
+    assert solve(consensus).divergence > found.divergence + 0.001
 
 
 def test_never_worse_than_its_starts(rng):
@@ -244,7 +245,9 @@ def test_rows_sum_to_one_whatever_the_solver(rng):
         assert found.class_prior.min() >= 0
 
 
-@pytest.mark.parametrize(("solver", "tolerance"), [("likelihood", 1e-6), ("paper", 0.02)])
+@pytest.mark.parametrize(
+    ("solver", "tolerance"), [("likelihood", 1e-6), ("moments", 1e-8), ("paper", 0.02)]
+)
 def test_renaming_classes_renames_the_answer(solver, tolerance, rng):
     """Permuting the class numbers permutes T and p, and changes nothing else."""
     K = 5
@@ -303,3 +306,11 @@ def test_bad_input(labels, solver, message):
     """The message has the rule and the value."""
     with pytest.raises(LabelNoiseError, match=message):
         solve(Consensus.from_labels(labels, 2), solver)
+
+
+def test_many_classes_with_an_excluded_triple_give_no_nan():
+    """In float32 too, a triple that the model excludes counts nothing."""
+    model = SparseModel(np.array([[0, 1, 2], [3, 3, 3]]), np.array([0.5, 0.5]), 200)
+    joint, _ = model.joint_and_divergence(np.eye(200), np.ones(200) / 200)
+    assert np.isfinite(joint).all()
+    assert joint[3, 3] == pytest.approx(0.5)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
     from labelnoise.consensus import Consensus
     from labelnoise.hoc import HOC
+    from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Consensus",
     "LabelNoiseError",
     "LabelNoiseWarning",
+    "LocalHOC",
     "feasibility",
     "from_cleanlab",
     "to_cleanlab",
@@ -32,6 +34,7 @@ _HOMES = {
     "Consensus": "consensus",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",
+    "LocalHOC": "local",
     "feasibility": "scores",
     "from_cleanlab": "scores",
     "to_cleanlab": "scores",

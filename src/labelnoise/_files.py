@@ -32,6 +32,8 @@ def write_then_rename(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.chmod(name, 0o666 & ~mask)
         with os.fdopen(handle, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(name, path)
     except OSError as error:
         raise LabelNoiseError(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
 from labelnoise._errors import LabelNoiseError
 
+_LARGEST_WHOLE_FLOAT = 2.0**53
+
 
 def encode_labels(
-    y: Any, classes: ArrayLike | None = None, unlabeled: Any = None
+    y: Any, classes: Any = None, unlabeled: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Class numbers (N,), -1 where unlabelled, and the classes they stand for.
 
@@ -24,31 +25,18 @@ def encode_labels(
             "This estimator requires y to be passed, but the target y is None: expected one "
             "label for each example"
         )
-    values = np.asarray(y)
-    if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == 1):
-        raise LabelNoiseError(
-            f"Expected one label for each example, but y has shape {values.shape}"
-        )
-    values = column_or_1d(values, warn=True)
-    missing = _missing(values)
+    values, missing = _values(y, "y")
+    present = _of_one_kind(values[~missing])
     if unlabeled is not None:
-        missing |= values == unlabeled
-    present = _plain(values[~missing])
+        named = np.array([value == unlabeled for value in present.tolist()], bool)
+        missing[np.flatnonzero(~missing)[named]] = True
+        present = present[~named]
     if classes is None:
-        try:
-            names, codes = np.unique(present, return_inverse=True)
-        except TypeError as error:
-            raise LabelNoiseError(
-                f"Expected labels of one kind, but they cannot be put in order: {error}"
-            ) from error
+        names, codes = np.unique(present, return_inverse=True)
     else:
-        names = _plain(np.asarray(classes))
-        if names.ndim != 1 or len(set(names.tolist())) != len(names):
-            raise LabelNoiseError(
-                f"Expected classes to be a list of distinct labels, but classes = {classes!r}"
-            )
+        names = class_names(classes)
         number = {name: i for i, name in enumerate(names.tolist())}
-        codes = np.array([number.get(value, -1) for value in present.tolist()], int)
+        codes = np.array([number.get(value, -1) for value in present.tolist()], np.intp)
         outside = present[codes < 0]
         if len(outside):
             raise LabelNoiseError(
@@ -60,12 +48,48 @@ def encode_labels(
     return result, names
 
 
-def _missing(values: np.ndarray) -> np.ndarray:
+def class_names(classes: Any) -> np.ndarray:
+    """The given classes as an array of distinct labels of one kind."""
+    values, missing = _values(
+        list(classes) if isinstance(classes, set | frozenset | dict) else classes, "classes"
+    )
+    if missing.any() or len(set(values.tolist())) != len(values):
+        raise LabelNoiseError(
+            f"Expected classes to be a list of distinct labels, but classes = {classes!r}"
+        )
+    return _of_one_kind(values)
+
+
+def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels (N,) as an array, and which of them are missing."""
+    if isinstance(y, list | tuple):
+        # Read as objects: NumPy would turn None and NaN beside strings into strings.
+        try:
+            values = np.array(y, dtype=object)
+        except ValueError as error:
+            raise LabelNoiseError(
+                f"Expected a list of labels, but {name} is not: {error}"
+            ) from error
+    else:
+        values = np.asarray(y)
+    if values.ndim != 1 and values.shape != (len(values), 1):
+        rule = "one label for each example" if name == "y" else "a list of labels"
+        raise LabelNoiseError(f"Expected {rule}, but {name} has shape {values.shape}")
+    if values.dtype.kind == "c":
+        raise LabelNoiseError(f"Complex data not supported: expected labels, but {name} is complex")
+    if values.dtype.kind not in "fiubUOT":
+        raise LabelNoiseError(
+            f"Expected labels to be numbers or strings, but the type of {name} is {values.dtype}"
+        )
+    if values.dtype.kind == "T":
+        values = values.astype(object)
+    values = column_or_1d(values, warn=True)
+    missing = np.zeros(len(values), bool)
     if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind != "O":
-        return np.zeros(len(values), bool)
-    return np.fromiter((_is_missing(value) for value in values), bool, len(values))
+        missing = np.isnan(values)
+    elif values.dtype.kind == "O":
+        missing = np.fromiter((_is_missing(value) for value in values), bool, len(values))
+    return values, missing | np.ma.getmaskarray(y) if np.ma.isMaskedArray(y) else missing
 
 
 def _is_missing(value: Any) -> bool:
@@ -73,23 +97,28 @@ def _is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)  # NaN
-    except TypeError:
-        return True  # pandas.NA is neither equal nor unequal
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"  # pandas.NA is neither equal nor unequal
 
 
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Objects as the ints or strings they are; whole floats as ints."""
-    if values.dtype.kind == "O" and len(values):
-        values = np.asarray(values.tolist())
-        if values.dtype.kind not in "fiubUS":
+def _of_one_kind(values: np.ndarray) -> np.ndarray:
+    """Objects as the numbers or strings they are; whole floats as ints."""
+    if values.dtype.kind == "O":
+        kinds = {_kind(value) for value in values}
+        if len(kinds) > 1 or None in kinds:
+            shown = ", ".join(sorted({type(value).__name__ for value in values}))
             raise LabelNoiseError(
-                f"Expected labels to be numbers or strings, but the first is {values[0]!r}"
+                f"Expected labels of one kind, all numbers or all strings, but they are: {shown}"
             )
-    if values.dtype.kind == "c":
-        raise LabelNoiseError("Complex data not supported: expected labels, but y is complex")
+        values = np.array(values.tolist(), dtype=str if kinds == {"string"} else None)
+        if values.dtype.kind == "O":
+            raise LabelNoiseError("Expected labels that fit 64 bits, but y has larger numbers")
     if values.dtype.kind == "f":
-        if not np.isfinite(values).all():
-            raise LabelNoiseError("Expected finite labels, but y contains infinity")
+        if not (np.abs(values) < _LARGEST_WHOLE_FLOAT).all():
+            raise LabelNoiseError(
+                f"Expected labels, but y has infinity or numbers too large to be whole: "
+                f"{values[~(np.abs(values) < _LARGEST_WHOLE_FLOAT)][0]}"
+            )
         fractional = values[values != np.round(values)]
         if len(fractional):
             raise LabelNoiseError(
@@ -98,6 +127,16 @@ def _plain(values: np.ndarray) -> np.ndarray:
             )
         values = values.astype(np.int64)
     return values
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool | np.bool_):
+        return "truth value"
+    if isinstance(value, int | float | np.integer | np.floating):
+        return "number"
+    return None
 
 
 def _some(names: np.ndarray, most: int = 8) -> str:

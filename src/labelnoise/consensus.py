@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._files import write_then_rename
-from labelnoise.neighbors import nearest_neighbors
+from labelnoise.neighbors import Progress, nearest_neighbors
 
 _LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Consensus:
     """Distinct label triples with their weights. ``Consensus + Consensus`` merges two shards.
 
@@ -36,13 +37,24 @@ class Consensus:
         K; class numbers are 0 to K - 1.
     n_centers : int
         How many examples the triples are centred on. An example counts once, however many
-        triples it is the centre of.
+        triples it is the centre of; with unequal weights it is the number of equal ones that
+        would say as much, ``(sum w)^2 / sum w^2``.
     """
 
     triples: np.ndarray
     weights: np.ndarray
     n_classes: int
     n_centers: int
+
+    def __post_init__(self) -> None:
+        if self.triples.ndim != 2 or self.triples.shape != (len(self.weights), 3):
+            raise LabelNoiseError(
+                f"Expected triples of shape (M, 3) and as many weights, but their shapes are "
+                f"{self.triples.shape} and {self.weights.shape}"
+            )
+        _class_numbers(self.triples, self.n_classes, least=0)
+        if len(self.weights) and not (np.isfinite(self.weights).all() and self.weights.min() >= 0):
+            raise LabelNoiseError("Expected finite weights >= 0, but some are not")
 
     @classmethod
     def from_neighbors(
@@ -79,6 +91,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected at least 2 neighbors of each example, but there is {k}"
             )
+        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
         weight = np.ones(n) if center_weight is None else np.asarray(center_weight, float)
         if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
             raise LabelNoiseError(
@@ -88,15 +101,16 @@ class Consensus:
         around = labels[neighbors]
         pairs = list(combinations(range(k), 2))
         usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
-        centre = (labels >= 0) & (weight > 0)
-        pair_count = np.maximum(np.sum(usable, axis=0), 1)
-        result = cls._of(np.empty((0, 3), int), np.empty(0), n_classes, 0)
+        centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
+        share = weight / np.maximum(np.sum(usable, axis=0), 1)
+        triples, weights = [], []
         for (i, j), both in zip(pairs, usable, strict=True):
             rows = np.flatnonzero(both & centre)
-            triple = np.column_stack([labels[rows], around[rows, i], around[rows, j]])
-            result += cls._of(triple, (weight / pair_count)[rows], n_classes, 0)
-        n_centers = int((centre & np.any(usable, axis=0)).sum())
-        return cls(result.triples, result.weights, n_classes, n_centers)
+            triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
+            weights.append(share[rows])
+        used = weight[centre] / weight.max(initial=1e-300)
+        n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
+        return cls._of(np.concatenate(triples), np.concatenate(weights), n_classes, n_centers)
 
     @classmethod
     def from_labels(cls, labels: np.ndarray, n_classes: int) -> Consensus:
@@ -109,11 +123,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected three labels for each example, but labels has shape {labels.shape}"
             )
-        if labels.size and not -1 <= labels.min() <= labels.max() < n_classes:
-            raise LabelNoiseError(
-                f"Expected class numbers from -1 (unlabelled) to n_classes - 1 = {n_classes - 1}, "
-                f"but they range from {labels.min()} to {labels.max()}"
-            )
+        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
         labels = labels[(labels >= 0).all(axis=1)]
         return cls._of(labels, np.ones(len(labels)), n_classes, len(labels))
 
@@ -128,14 +138,14 @@ class Consensus:
         sample_size: int = 15_000,
         metric: str = "cosine",
         random_state: int | np.random.Generator | None = None,
-        progress: object = None,
+        progress: Progress | None = None,
     ) -> Consensus:
         """Count as the paper does: in each of G rounds, triples inside a random sample E.
 
         The two neighbours are searched within the sample, as the paper's public code does.
         A sample as large as the data is the same in each round, so it is counted once.
         """
-        n = len(X)
+        n, n_classes = len(X), int(n_classes)
         if sample_size >= n:
             return cls.from_neighbors(labels, nearest_neighbors(X, 2, metric).indices, n_classes)
         rng = np.random.default_rng(random_state)
@@ -146,7 +156,7 @@ class Consensus:
             seen[sample] = True
             inside = nearest_neighbors(X[sample], 2, metric).indices
             result += cls.from_neighbors(labels[sample], inside, n_classes)
-            if callable(progress):
+            if progress:
                 progress(done + 1, n_rounds)
         return cls(result.triples, result.weights, n_classes, int((seen & (labels >= 0)).sum()))
 
@@ -190,6 +200,9 @@ class Consensus:
             self.n_classes,
             self.n_centers + other.n_centers,
         )
+
+    def __radd__(self, other: object) -> Consensus:
+        return self if other == 0 else NotImplemented  # the start of sum()
 
     def __repr__(self) -> str:
         return (
@@ -238,8 +251,8 @@ class Consensus:
         return merged.triples[occurs], merged.weights[occurs]
 
     def label_counts(self) -> np.ndarray:
-        """(K,) weight of the triples with each label as the centre's."""
-        return np.bincount(self.triples[:, 0], self.weights, self.n_classes)
+        """(K,) how many centres have each label."""
+        return self.c1 * self.n_centers
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a NumPy archive (no pickle); `load` reads it."""
@@ -256,18 +269,34 @@ class Consensus:
     def load(cls, path: str | os.PathLike[str]) -> Consensus:
         """Read what `save` wrote."""
         try:
-            with np.load(Path(path), allow_pickle=False) as saved:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
                 return cls(
                     saved["triples"],
                     saved["weights"],
                     int(saved["n_classes"]),
                     int(saved["n_centers"]),
                 )
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
             raise LabelNoiseError(
                 f"Expected a consensus saved by Consensus.save, but {path} cannot be read as "
                 f"one: {error}"
             ) from error
+
+
+def _class_numbers(labels: Any, n_classes: int, least: int = -1) -> np.ndarray:
+    """Class numbers as integers that cannot overflow; -1 is unlabelled."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iub":
+        raise LabelNoiseError(
+            f"Expected class numbers (integers), but their type is {labels.dtype}"
+        )
+    if labels.size and not least <= labels.min() <= labels.max() < n_classes:
+        unlabelled = "-1 (unlabelled)" if least else "0"
+        raise LabelNoiseError(
+            f"Expected class numbers from {unlabelled} to n_classes - 1 = {n_classes - 1}, but "
+            f"they range from {labels.min()} to {labels.max()}"
+        )
+    return labels.astype(np.int64)
 
 
 def expected_consensus(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from labelnoise._blocks import row_blocks
 from labelnoise.consensus import Consensus
-from labelnoise.neighbors import Neighbors
 from labelnoise.solvers import Solution, solve
 from labelnoise.solvers._model import sampling_divergence
 
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
 _MANY_DUPLICATES = 0.01
-_OVERLAP_SAMPLE = 20_000
+_OVERLAP_PAIRS = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Finding:
 
     name: str
     ok: bool
-    value: float
+    value: float | None
+    """The number behind the sentence; None where nothing could be measured."""
     sentence: str
     """What was found, what it does to T, and what to do about it."""
 
@@ -91,20 +92,22 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
     others = T - np.diag(np.diag(T))
     margin = np.diag(T) - others.max(axis=1)
     uninformative = [i for i in occurring if margin[i] <= 0]
-    named = _names(classes, uninformative)
-    findings.append(
-        Finding(
-            "informative",
-            not uninformative,
-            float(margin[occurring].min()),
-            f"T is not informative: {named} "
-            f"{'is' if len(uninformative) == 1 else 'are'} labelled as another class more often "
-            f"than correctly, so which row belongs to which class is a guess (the order in "
-            f"which most labels are right). Check the labels of {named}."
-            if uninformative
-            else "T is informative: its rows have their maxima at different labels, and each is "
-            "taken for the class of that label.",
+    if uninformative:
+        named = _names(classes, uninformative)
+        are = "is" if len(uninformative) == 1 else "are"
+        sentence = (
+            f"T is not informative: {named} {are} labelled as another class more often than "
+            f"correctly (by up to {-margin[uninformative].min():.1%}), so which row belongs to "
+            f"which class is a guess (the order in which most labels are right). Check the labels "
+            f"of {named}."
         )
+    else:
+        sentence = (
+            "T is informative: its rows have their maxima at different labels, and each is taken "
+            "for the class of that label."
+        )
+    findings.append(
+        Finding("informative", not uninformative, float(margin[occurring].min()), sentence)
     )
 
     counts = consensus.label_counts()
@@ -156,7 +159,7 @@ def check_fit(
 
     The Kullback-Leibler divergence of the observed triples from those expected is compared
     with that of triples drawn from (T, p). `overlap` is by how much triples that share members
-    reduce their number: see `overlap_of`.
+    reduce their number: see `overlap_of`; 1 takes them as independent.
 
     If the answer of another solver than the likelihood's, or of one start, does not fit, the
     likelihood is maximised from all starts to see whether the same model can do better.
@@ -192,38 +195,50 @@ def check_fit(
         "fit",
         False,
         ratio,
-        f"T and p do not explain the label triples: {measure}. No T does: neighbours often differ "
-        f"in their true class, so that T shows more noise than there is (use representations in "
-        f"which classes lie further apart), or their labels were not given independently (copies, "
-        f"one annotator's habits).",
+        f"T and p do not explain the label triples: {measure}. No better T was found. Either "
+        f"neighbours often differ in their true class, so that T shows more noise than there is "
+        f"(use representations in which classes lie further apart), or their labels were not "
+        f"given independently (copies, one annotator's habits).",
     )
 
 
-def check_duplicates(neighbors: Neighbors, labels: np.ndarray) -> Finding:
+def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
     """Whether examples occur more than once, which biases T when their labels are copies too."""
-    if neighbors.distances is None:
+    if X is None:
         return Finding(
             "duplicates",
             True,
-            float("nan"),
-            "Duplicates were not looked for: the distances of the given neighbours are unknown.",
+            None,
+            "Duplicates were not looked for, as there are neighbours and no features.",
         )
-    copied = neighbors.distances[:, 0] <= 1e-12 * max(neighbors.distances.max(), 1.0)
+    _, example, copies = np.unique(_row_keys(X), return_inverse=True, return_counts=True)
+    copied = copies[example] > 1
     share = float(copied.mean())
     if not copied.any():
         return Finding("duplicates", True, 0.0, "No example occurs twice.")
-    nearest = labels[neighbors.indices[:, 0]]
-    agree = float((labels[copied] == nearest[copied]).mean())
-    many = share > _MANY_DUPLICATES
+    labelled = example * (int(labels.max()) + 2) + labels
+    _, which, alike = np.unique(labelled, return_inverse=True, return_counts=True)
+    agree = float((alike[which] > 1)[copied].mean())
     return Finding(
         "duplicates",
-        not many,
+        share <= _MANY_DUPLICATES,
         share,
         f"{copied.sum()} examples ({share:.1%}) are exact duplicates of another, and {agree:.0%} "
-        f"of them carry the same label as it. A copy is its own neighbour's neighbour: if the "
-        f"labels were copied too, T comes out too close to the identity. Keep one of each "
-        f"unless their labels were given independently.",
+        f"of them carry the same label as a copy. Copies are each other's neighbours: if their "
+        f"labels were copied too, T comes out too close to the identity. Keep one of each unless "
+        f"their labels were given independently.",
     )
+
+
+def _row_keys(X: np.ndarray) -> np.ndarray:
+    """A number for each row, the same for identical rows and hardly ever for others."""
+    factors = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
+    keys = np.empty(len(X), np.uint64)
+    for rows in row_blocks(*X.shape):
+        block = np.ascontiguousarray(X[rows]) + 0  # -0.0 becomes 0.0
+        bits = block.view(f"u{block.itemsize}").astype(np.uint64)
+        keys[rows] = ((bits ^ (bits >> np.uint64(7))) * factors).sum(axis=1, dtype=np.uint64)
+    return keys
 
 
 def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> float:
@@ -232,12 +247,14 @@ def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.nda
     With frequencies f and expectations q the divergence is about ``sum (f - q)^2 / 2q``, whose
     mean is a sum over pairs of triples that share a member, themselves included, of
     ``[both are the same triple] / q - 1``. It is compared with the sum over single triples.
-    Estimated from at most 20,000 centres.
+    Estimated from as many random centres as give a few million pairs.
     """
     n, K = len(indices), len(p)
     members = np.column_stack([np.arange(n), indices[:, :2]])
     complete = np.flatnonzero((labels[members] >= 0).all(axis=1))
     members = members[complete]
+    if not len(members):
+        return 1.0
     triples = np.sort(labels[members], axis=1)
     key = (triples[:, 0] * K + triples[:, 1]) * K + triples[:, 2]
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
@@ -251,9 +268,10 @@ def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.nda
     holds = sp.csr_array(
         (np.ones(3 * m, np.int8), members.ravel(), np.arange(0, 3 * m + 1, 3)), (m, n)
     )
-    some = np.arange(m)
-    if m > _OVERLAP_SAMPLE:
-        some = np.random.default_rng(0).choice(m, _OVERLAP_SAMPLE, replace=False)
+    held = np.bincount(members.ravel(), minlength=n)
+    some = np.random.default_rng(0).permutation(m)
+    pairs = np.cumsum(held[members[some]].sum(axis=1))
+    some = some[: max(1, np.searchsorted(pairs, _OVERLAP_PAIRS))]
     shared = sp.csr_array(holds[some] @ holds.T)
     one = some[np.repeat(np.arange(len(some)), np.diff(shared.indptr))]
     same = which[one] == which[shared.indices]

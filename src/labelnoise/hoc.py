@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._files import write_then_rename
-from labelnoise._labels import encode_labels
+from labelnoise._labels import class_names, encode_labels
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import (
     Diagnostics,
@@ -165,79 +166,69 @@ class HOC(BaseEstimator):
         self._check_settings()
         if X is None and neighbors is None:
             raise LabelNoiseError("Expected X or neighbors, but both are None")
-        if X is not None:
-            X = self._checked(X)
-        labels, self.classes_ = encode_labels(y, self.classes, self.unlabeled)
-        n = len(labels)
-        if X is not None and len(X) != n:
+        if self.n_rounds is not None and (neighbors is not None or center_weight is not None):
             raise LabelNoiseError(
-                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
-                f"labels: inconsistent numbers of samples"
+                "Expected neighbors and center_weight to be None with n_rounds, which finds its "
+                "own neighbours in each round, but one of them was given"
             )
-        if n < 3:
-            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
-        occurring = np.unique(labels[labels >= 0])
-        if len(occurring) < 2:
-            raise LabelNoiseError(
-                f"Expected at least two classes in y, but the number of classes is "
-                f"{len(occurring)}: {self.classes_[occurring].tolist()}"
-            )
+        X, labels, classes = self._read(X, y)
+        n, K = len(labels), len(classes)
         stage = _stages(progress)
-        notes: list[Finding] = []
-        if neighbors is not None:
-            rows = np.arange(n)
-            found = given_neighbors(neighbors, n, self.n_neighbors)
-        else:
+        rows, notes = np.arange(n), list[Finding]()
+        if neighbors is None:
             rows, notes = self._usable_rows(X, labels)
-        labels = labels[rows]
-        X = X if X is None or len(rows) == n else X[rows]
+            labels = labels[rows]
+            X = X if len(rows) == n else X[rows]
+        notes.append(check_duplicates(X, labels))
+
         if self.n_rounds is not None:
-            if neighbors is not None or center_weight is not None:
-                raise LabelNoiseError(
-                    "Expected neighbors and center_weight to be None with n_rounds, which "
-                    "finds its own neighbours in each round, but one of them was given"
-                )
+            indices = None
             consensus = Consensus.from_rounds(
                 X,
                 labels,
-                len(self.classes_),
+                K,
                 n_rounds=self.n_rounds,
                 sample_size=self.sample_size or _PAPER_SAMPLE,
                 metric=self.metric,
                 random_state=self.random_state,
                 progress=stage("counting"),
             )
-            indices = None
         else:
-            if neighbors is None:
+            if neighbors is not None:
+                found = given_neighbors(neighbors, n, self.n_neighbors, labels >= 0)
+            else:
                 found = nearest_neighbors(
                     X, self.n_neighbors, self.metric, progress=stage("neighbors")
                 )
-            weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
-            consensus = Consensus.from_neighbors(
-                labels, found.indices, len(self.classes_), center_weight=weight
-            )
-            notes.append(check_duplicates(found, labels))
             indices = found.indices
+            weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
+            consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
         solving = stage("solving")
         if solving:
             solving(0, 1)
-        self._solve(consensus, notes, labels, indices)
+        self._solve(consensus, classes, notes, labels, indices)
         if solving:
             solving(1, 1)
         return self
 
     def fit_consensus(self, consensus: Consensus) -> HOC:
-        """Estimate T from triples that were counted elsewhere: shards, or several annotators."""
+        """Estimate T from triples that were counted elsewhere: shards, or several annotators.
+
+        Which triples share examples is not known here: the fit is judged as if none did.
+        """
         self._check_settings()
+        if not isinstance(consensus, Consensus):
+            raise LabelNoiseError(
+                f"Expected a Consensus, but it is of type {type(consensus).__name__}"
+            )
         K = consensus.n_classes
-        self.classes_ = np.arange(K) if self.classes is None else np.asarray(self.classes)
-        if len(self.classes_) != K:
+        classes = np.arange(K) if self.classes is None else class_names(self.classes)
+        if len(classes) != K:
             raise LabelNoiseError(
                 f"Expected as many classes as the consensus has, but classes has "
-                f"{len(self.classes_)} and the consensus {K}"
+                f"{len(classes)} and the consensus {K}"
             )
-        self._solve(consensus, [])
+        self._solve(consensus, classes, [])
         return self
 
     def _check_settings(self) -> None:
@@ -251,16 +242,52 @@ class HOC(BaseEstimator):
                 )
         for name, least in (("n_neighbors", 2), ("n_rounds", 1), ("sample_size", 3)):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | np.integer) and value >= least):
+            if value is None and name != "n_neighbors":
+                continue
+            if not (isinstance(value, int | np.integer) and value >= least):
                 raise LabelNoiseError(
                     f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
                 )
+        if self.n_rounds is None and self.sample_size is not None:
+            raise LabelNoiseError(
+                f"Expected n_rounds with sample_size, but n_rounds = None, sample_size = "
+                f"{self.sample_size}"
+            )
+        if self.n_rounds is not None and self.n_neighbors != 2:
+            raise LabelNoiseError(
+                f"Expected n_neighbors = 2 with n_rounds, but n_neighbors = {self.n_neighbors}"
+            )
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Features (or None), class numbers, classes."""
+        if X is not None:
+            X = self._checked(X)
+        labels, classes = encode_labels(y, self.classes, self.unlabeled)
+        n = len(labels)
+        if X is not None and len(X) != n:
+            raise LabelNoiseError(
+                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
+                f"labels: inconsistent numbers of samples"
+            )
+        if n < 3:
+            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
+        occurring = np.unique(labels[labels >= 0])
+        if len(occurring) < 2:
+            raise LabelNoiseError(
+                f"Expected at least two classes in y, but the number of classes is "
+                f"{len(occurring)}: {classes[occurring].tolist()}"
+            )
+        return X, labels, classes
 
     def _checked(self, X: Any) -> np.ndarray:
+        if sp.issparse(X):
+            raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
         except ValueError as error:
             raise LabelNoiseError(str(error)) from error
+        if X.dtype.kind not in "fiub":
+            raise LabelNoiseError(f"Expected features to be numbers, but their type is {X.dtype}")
         if len(X) < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {len(X)}")
         if X.dtype.kind == "f":
@@ -303,6 +330,7 @@ class HOC(BaseEstimator):
     def _solve(
         self,
         consensus: Consensus,
+        classes: np.ndarray,
         notes: list[Finding],
         labels: np.ndarray | None = None,
         neighbors: np.ndarray | None = None,
@@ -316,14 +344,11 @@ class HOC(BaseEstimator):
             overlap = _OVERLAP_OF_ROUNDS
         else:
             overlap = overlap_of(neighbors, labels, T, p)
-        self.consensus_ = consensus
+        fit = check_fit(consensus, solution, self.solver, overlap)
+        self.classes_, self.consensus_ = classes, consensus
         self.transition_matrix_, self.class_prior_ = T, p
         self.diagnostics_ = Diagnostics(
-            (
-                *check_solution(consensus, solution, self.classes_),
-                check_fit(consensus, solution, self.solver, overlap),
-                *notes,
-            )
+            (*check_solution(consensus, solution, classes), fit, *notes)
         )
         for finding in self.diagnostics_:
             if not finding.ok:
@@ -332,13 +357,13 @@ class HOC(BaseEstimator):
     @property
     def noise_rate_(self) -> float:
         """Estimated share of wrong labels."""
-        check_is_fitted(self)
+        check_is_fitted(self, "transition_matrix_")
         return float(1 - self.class_prior_ @ np.diag(self.transition_matrix_))
 
     @property
     def joint_(self) -> np.ndarray:
         """(K, K) P(clean, label)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "transition_matrix_")
         return self.class_prior_[:, None] * self.transition_matrix_
 
     @property
@@ -358,10 +383,13 @@ class HOC(BaseEstimator):
 
         (They have a file of their own: ``est.consensus_.save(path)``.)
         """
-        check_is_fitted(self)
-        settings = self.get_params()
-        settings["classes"] = None if self.classes is None else np.asarray(self.classes).tolist()
-        if isinstance(self.random_state, np.random.Generator):
+        check_is_fitted(self, "transition_matrix_")
+        settings = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+        }
+        settings["classes"] = None if self.classes is None else class_names(self.classes).tolist()
+        if not isinstance(settings["random_state"], int):
             settings["random_state"] = None
         content = {
             "format": _FORMAT,
@@ -376,7 +404,7 @@ class HOC(BaseEstimator):
             "diagnostics": [vars(finding) for finding in self.diagnostics_],
         }
         with write_then_rename(path) as file:
-            file.write(json.dumps(content, indent=1).encode())
+            file.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> HOC:
@@ -398,6 +426,8 @@ class HOC(BaseEstimator):
                 raise ValueError("the sizes of T, p and classes differ")
             if not np.allclose(rows, 1) or not np.isclose(est.class_prior_.sum(), 1):
                 raise ValueError("T's rows or p do not sum to 1")
+            if est.transition_matrix_.min() < 0 or est.class_prior_.min() < 0:
+                raise ValueError("T or p is negative")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabelNoiseError(
                 f"Expected an estimate written by HOC.save, but {path} cannot be read as one: "
@@ -435,17 +465,20 @@ def _summary(est: HOC) -> str:
     T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
     K = len(classes)
     lines = [
-        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from the neighbours of "
+        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples around "
         f"{est.consensus_.n_centers:,} examples in {K} classes."
         if hasattr(est, "consensus_")
         else f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate for {K} classes."
     ]
     confusions = est.joint_ - np.diag(np.diag(est.joint_))
     largest = np.argsort(-confusions, axis=None)[:5]
-    lines.append("Most frequent confusions:")
-    for i, j in zip(*np.unravel_index(largest, T.shape), strict=True):
-        if T[i, j] >= 0.0005:
-            lines.append(f"  {T[i, j]:.1%} of true {classes[i]} are labelled {classes[j]}")
+    sentences = [
+        f"  {T[i, j]:.1%} of true {classes[i]} are labelled {classes[j]}"
+        for i, j in zip(*np.unravel_index(largest, T.shape), strict=True)
+        if i != j and T[i, j] >= 0.0005
+    ]
+    if sentences:
+        lines += ["Most frequent confusions:", *sentences]
     if K <= _LARGEST_PRINTED:
         width = max(5, *(len(name) for name in classes))
         lines.append("Transition matrix, in percent (rows: true class, columns: label):")

@@ -25,9 +25,10 @@ METRICS = ("cosine", "euclidean")
 
 _TILE = 2048
 _SPARE = 2  # candidates kept beyond k, so that float64 can correct the order of float32
-_FLOAT32_ERROR = 2e-6  # of a score between rows of norm at most 1, with room to spare
-_FLOAT64_ERROR = 1e-13
-_MOST_TIES = 64  # among more candidates at one distance, those of lowest row number are ranked
+_FLOAT32_ERROR = 2e-6  # of a score between rows of norm 1 and 500 columns, with room to spare
+_FLOAT64_ERROR = 1e-14  # the same, relative to the norms
+_MOST_TIES = 512  # among more that float64 products cannot tell apart, so many are looked at
+_SAME_DIRECTION = 1e-28  # squared distance of unit rows that differ by rounding alone
 
 Progress = Callable[[int, int], None]
 
@@ -68,8 +69,10 @@ def nearest_neighbors(
     Returns
     -------
     Neighbors
-        Equal distances are ordered by row number. Identical rows are at distance 0 from each
-        other and are legal neighbours; the row itself is left out by its number.
+        Equal distances are ordered by row number, counted from the row itself and around the
+        end: were it from 0, all copies of a row would have the same few neighbours. Identical
+        rows are at distance 0 from each other and are legal neighbours; the row itself is left
+        out by its number.
 
     Examples
     --------
@@ -85,12 +88,15 @@ def nearest_neighbors(
         raise LabelNoiseError(
             f"Expected 1 <= n_neighbors < n_samples, but n_neighbors = {k}, n_samples = {n}"
         )
-    points = _Points(X, metric)
+    points = Points(np.asanyarray(X), metric)
+    if not np.isfinite(points.near).all():
+        raise LabelNoiseError("Expected finite features, but X contains NaN or infinity")
     candidates, worst = _candidates(points, min(k + _SPARE, n - 1), tile, progress)
     indices, gap = _rank(points, np.arange(n), candidates, k)
 
     # A row is settled when its k-th neighbour is clearly nearer than anything left out.
-    unsettled = np.flatnonzero(points.score(gap[:, -1]) <= worst + _FLOAT32_ERROR)
+    error = _FLOAT32_ERROR * max(1.0, (points.X.shape[1] / 500) ** 0.5)
+    unsettled = np.flatnonzero(points.score(gap[:, -1]) <= worst + error)
     if candidates.shape[1] < n - 1:
         for rows in np.array_split(unsettled, len(unsettled) * n * 8 // BLOCK_BYTES + 1):
             if not len(rows):
@@ -100,17 +106,25 @@ def nearest_neighbors(
     return Neighbors(indices, points.distance(gap))
 
 
-def given_neighbors(neighbors: Any, n: int, n_neighbors: int) -> Neighbors:
+def given_neighbors(
+    neighbors: Any, n: int, n_neighbors: int, usable: np.ndarray | None = None
+) -> Neighbors:
     """Check neighbours that were found elsewhere, and keep the first `n_neighbors` of each row.
 
     Accepts row numbers of shape (n, k), nearest first, or a sparse (n, n) graph whose stored
     values are distances (as made by scikit-learn's ``kneighbors_graph`` or kept by cleanlab).
-    An example that is listed as its own neighbour is left out.
+    An example that is listed as its own neighbour is left out. Those that are not `usable` (n,)
+    stand behind the others, as they would not be found in a search among the usable ones.
     """
     if sp.issparse(neighbors):
-        candidates, distances = _from_graph(neighbors, n)
+        candidates, distances = _from_graph(neighbors, n, n_neighbors)
     else:
-        candidates, distances = np.asarray(neighbors), None
+        try:
+            candidates, distances = np.asarray(neighbors), None
+        except ValueError as error:
+            raise LabelNoiseError(
+                f"Expected neighbors of shape (n_samples, k), but rows differ in length: {error}"
+            ) from error
         if candidates.ndim != 2 or len(candidates) != n:
             raise LabelNoiseError(
                 f"Expected neighbors of shape (n_samples, k), but neighbors has shape "
@@ -127,7 +141,8 @@ def given_neighbors(neighbors: Any, n: int, n_neighbors: int) -> Neighbors:
                 f"{candidates.min()} to {candidates.max()}"
             )
     other = (candidates != np.arange(n)[:, None]) & (candidates >= 0)
-    first = np.argsort(~other, axis=1, kind="stable")[:, :n_neighbors]
+    behind = np.zeros(n, bool) if usable is None else ~usable
+    first = np.argsort(2 * ~other + behind[candidates], axis=1, kind="stable")[:, :n_neighbors]
     short = np.flatnonzero(other.sum(axis=1) < n_neighbors)
     if len(short):
         raise LabelNoiseError(
@@ -147,13 +162,20 @@ def given_neighbors(neighbors: Any, n: int, n_neighbors: int) -> Neighbors:
     return Neighbors(indices, distances)
 
 
-def _from_graph(graph: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _from_graph(graph: Any, n: int, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers and distances, nearest first, padded with -1 where rows differ in length."""
     graph = graph.tocsr()
     if graph.shape != (n, n):
         raise LabelNoiseError(
             f"Expected a graph of shape (n_samples, n_samples), but it has shape {graph.shape}, "
             f"n_samples = {n}"
+        )
+    if graph.nnz and not (np.isfinite(graph.data).all() and graph.data.min() >= 0):
+        raise LabelNoiseError("Expected distances >= 0 in the graph, but some are negative or NaN")
+    if graph.nnz > n * (n_neighbors + 1) and (graph.data == graph.data[0]).all():
+        raise LabelNoiseError(
+            f"Expected distances in the graph, to choose {n_neighbors} neighbors of each example, "
+            f"but all values are {graph.data[0]}: make it with mode='distance'"
         )
     row = np.repeat(np.arange(n), np.diff(graph.indptr))
     order = np.lexsort((graph.indices, graph.data, row))
@@ -166,7 +188,7 @@ def _from_graph(graph: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     return candidates, distances
 
 
-class _Points:
+class Points:
     """Rows prepared for comparison: unit rows for cosine, else centred and of norm at most 1.
 
     A *gap* is the squared distance of two such rows. A *score* is what a matrix product gives
@@ -180,8 +202,10 @@ class _Points:
         if self.cosine:
             norm = np.concatenate([_norm(X[rows]) for rows in row_blocks(len(X), X.shape[1])])
         else:
-            # Distances do not see a common shift, but float32 does.
-            self.shift = X.mean(axis=0, dtype=np.float64)
+            # Distances do not see a common shift, but rounding does. The median of some rows is
+            # in the middle of the data whatever outliers there are.
+            some = X[:: max(1, len(X) // 1000)]
+            self.shift = np.median(some.astype(np.float64), axis=0)
             largest = max(_norm(X[rows] - self.shift).max() for rows in row_blocks(*X.shape))
             norm = np.full(len(X), largest)
         self.zero = norm == 0
@@ -189,7 +213,10 @@ class _Points:
         self.near = np.empty(X.shape, np.float32)
         for rows in row_blocks(*X.shape):
             self.near[rows] = self.exact(rows)
-        self.half_square = np.einsum("ij,ij->i", self.near, self.near)[:, None] / 2
+        self.half_square = np.empty((len(X), 1), np.float32)
+        for rows in row_blocks(*X.shape):
+            near = self.near[rows].astype(np.float64)
+            self.half_square[rows, 0] = (near * near).sum(axis=1) / 2
 
     def exact(self, rows: slice | np.ndarray) -> np.ndarray:
         """The rows in float64."""
@@ -204,17 +231,25 @@ class _Points:
             tile -= self.half_square[columns].T
         return tile
 
-    def scores_float64(self, rows: np.ndarray) -> np.ndarray:
-        """Scores of some rows with all; minus infinity with themselves."""
+    def bounds_float64(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the scores of some rows with all others.
+
+        The rounding error of a product is relative to the norms of its rows.
+        """
         a = self.exact(rows)
-        result = np.empty((len(rows), len(self.X)))
+        low, high = (np.empty((len(rows), len(self.X))) for _ in range(2))
         for columns in row_blocks(*self.X.shape):
             b = self.exact(columns)
-            result[:, columns] = a @ b.T
+            score = a @ b.T
+            size = ((a * a).sum(1)[:, None] + (b * b).sum(1)) / 2
             if not self.cosine:
-                result[:, columns] -= ((a * a).sum(1)[:, None] + (b * b).sum(1)) / 2
-        result[np.arange(len(rows)), rows] = -np.inf
-        return result
+                score -= size
+            size *= _FLOAT64_ERROR
+            np.subtract(score, size, out=low[:, columns])
+            np.add(score, size, out=high[:, columns])
+        place = np.arange(len(rows)), rows
+        low[place] = high[place] = -np.inf
+        return low, high
 
     def gap(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Squared distance of each row to its listed others, in float64.
@@ -228,32 +263,39 @@ class _Points:
         if self.cosine:
             result[self.zero[rows][:, None] | self.zero[others]] = 2.0
         # Distances that are equal on paper differ by rounding: make them ties again.
-        mantissa, exponent = np.frexp(np.where(result < 1e-15, 0, result))
+        mantissa, exponent = np.frexp(np.where(result < _SAME_DIRECTION, 0, result))
         return np.ldexp(np.round(mantissa * 2.0**38), exponent - 38)
 
     def score(self, gap: np.ndarray) -> np.ndarray:
+        """The score of a gap."""
         return 1 - gap / 2 if self.cosine else -gap / 2
 
     def distance(self, gap: np.ndarray) -> np.ndarray:
+        """The distance, in the units of the data, of a gap."""
         return gap / 2 if self.cosine else np.sqrt(gap) * self.scale[0, 0]
 
 
 def _norm(rows: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(rows.astype(np.float64), axis=1)
+    """Norms of rows, also of values whose squares a double cannot hold."""
+    rows = rows.astype(np.float64)
+    largest = np.abs(rows).max(axis=1)
+    largest[largest == 0] = 1
+    return largest * np.linalg.norm(rows / largest[:, None], axis=1)
 
 
 def _rank(
-    points: _Points, rows: np.ndarray, candidates: np.ndarray, k: int
+    points: Points, rows: np.ndarray, candidates: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest candidates of each row, and their gaps, by float64; ties by row number."""
+    """The k nearest candidates of each row, and their gaps, by float64; ties by next number."""
     gap = points.gap(rows, candidates)
     gap[candidates < 0] = np.inf
-    order = np.lexsort((candidates, gap), axis=1)[:, :k]
+    ahead = (candidates - rows[:, None]) % len(points.X)
+    order = np.lexsort((ahead, gap), axis=1)[:, :k]
     return np.take_along_axis(candidates, order, 1), np.take_along_axis(gap, order, 1)
 
 
 def _candidates(
-    points: _Points, count: int, tile: int, progress: Progress | None
+    points: Points, count: int, tile: int, progress: Progress | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `count` best of each row by float32 score, unordered, and the worst score kept."""
     n = len(points.X)
@@ -328,14 +370,17 @@ def _candidates(
     return index, worst
 
 
-def _candidates_float64(points: _Points, rows: np.ndarray, k: int) -> np.ndarray:
+def _candidates_float64(points: Points, rows: np.ndarray, k: int) -> np.ndarray:
     """What may be among the k nearest of each row by float64, padded with -1."""
-    scores = points.scores_float64(rows)
-    kth = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
-    tie = np.abs(scores - kth) <= _FLOAT64_ERROR
-    tie &= np.cumsum(tie, axis=1) <= k + _MOST_TIES
-    at, column = np.nonzero(tie | (scores > kth + _FLOAT64_ERROR))
+    low, high = points.bounds_float64(rows)
+    kth = np.partition(low, low.shape[1] - k, axis=1)[:, -k, None]
+    at, column = np.nonzero(high >= kth)
+    # Surely nearer ones first, then the next by row number.
+    unsure = low[at, column] <= kth[at, 0]
+    order = np.lexsort(((column - rows[at]) % len(points.X), unsure, at))
+    at, column = at[order], column[order]
     place = np.arange(len(at)) - np.searchsorted(at, np.arange(len(rows)))[at]
-    result = np.full((len(rows), int(place.max()) + 1), -1, np.intp)
-    result[at, place] = column
+    few = place < k + _MOST_TIES
+    result = np.full((len(rows), int(place[few].max()) + 1), -1, np.intp)
+    result[at[few], place[few]] = column[few]
     return result

@@ -37,12 +37,18 @@ def true_transition_matrix(clean: Any, noisy: Any, n_classes: int) -> np.ndarray
 
     A class that never occurs gets the row of the identity.
     """
-    clean, noisy = np.asarray(clean), np.asarray(noisy)
+    clean, noisy = np.asarray(clean, np.int64), np.asarray(noisy, np.int64)
     if clean.shape != noisy.shape:
         raise LabelNoiseError(
             f"Expected as many clean as noisy labels, but their shapes are {clean.shape} and "
             f"{noisy.shape}"
         )
+    for labels in (clean, noisy):
+        if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
+            raise LabelNoiseError(
+                f"Expected class numbers from 0 to n_classes - 1 = {n_classes - 1}, but they "
+                f"range from {labels.min()} to {labels.max()}"
+            )
     counts = np.bincount(clean * n_classes + noisy, minlength=n_classes**2)
     counts = counts.reshape(n_classes, n_classes).astype(float)
     counts[counts.sum(axis=1) == 0] = np.eye(n_classes)[counts.sum(axis=1) == 0]
@@ -71,6 +77,11 @@ def feasibility(clean: Any, neighbors: Any) -> float:
         raise LabelNoiseError(
             f"Expected neighbors of shape (n_samples, 2 or more), but neighbors has shape "
             f"{neighbors.shape}, n_samples = {len(clean)}"
+        )
+    if neighbors.dtype.kind not in "iu" or neighbors.min() < 0 or neighbors.max() >= len(clean):
+        raise LabelNoiseError(
+            f"Expected neighbors to be row numbers from 0 to {len(clean) - 1}, but they are "
+            f"{neighbors.dtype}, from {neighbors.min()} to {neighbors.max()}"
         )
     return float((clean[neighbors[:, :2]] == clean[:, None]).all(axis=1).mean())
 

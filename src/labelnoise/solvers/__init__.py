@@ -32,8 +32,6 @@ class Solution:
     """Kullback-Leibler divergence of the observed triples from those expected of (T, p)."""
     occurring: np.ndarray
     """(K,) whether the label occurs. The row of one that does not is that of the identity."""
-    permutation_clear: bool
-    """Whether the rows' maxima fall on different labels, which fixes their order."""
     steps: int
     converged: bool
     start: str
@@ -81,15 +79,24 @@ def solve(
             "example, or every neighbor, unlabelled?"
         )
     K = consensus.n_classes
-    occurring = np.bincount(consensus.triples.ravel(), minlength=K) > 0
+    occurring = np.bincount(consensus.triples[consensus.weights > 0].ravel(), minlength=K) > 0
     labels = np.flatnonzero(occurring)
     if len(labels) < 2:
         raise LabelNoiseError(
             f"Expected at least two labels that occur, but only class number {labels[0]} does"
         )
+    if start is not None and (start[0].shape != (K, K) or start[1].shape != (K,)):
+        raise LabelNoiseError(
+            f"Expected a start of shapes {(K, K)} and {(K,)}, but they are {start[0].shape} and "
+            f"{start[1].shape}"
+        )
     number = np.cumsum(occurring) - 1
+    counted = consensus.weights > 0
     inner = Consensus(
-        number[consensus.triples], consensus.weights, len(labels), consensus.n_centers
+        number[consensus.triples[counted]],
+        consensus.weights[counted],
+        len(labels),
+        consensus.n_centers,
     )
     triples, frequencies = inner.sorted_triples()
     # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
@@ -105,26 +112,25 @@ def solve(
             if start is not None:
                 start = (start[0][np.ix_(labels, labels)], start[1][labels])
             fit = solve_likelihood(
-                triples, frequencies, len(labels), consensus.n_centers, start=start, tol=tol
+                triples, frequencies, len(labels), max(consensus.n_centers, 1), start=start, tol=tol
             )
             T, p, steps, converged, origin = fit.T, fit.p, fit.steps, fit.converged, fit.start
-        T, p, clear = _resolve_permutation(T, p)
+        T, p = _resolve_permutation(T, p)
         divergence = model_of(triples, frequencies, len(labels)).joint_and_divergence(T, p)[1]
 
     full_T, full_p = np.eye(K), np.zeros(K)
     full_T[np.ix_(labels, labels)], full_p[labels] = T, p
-    return Solution(full_T, full_p, divergence, occurring, clear, steps, converged, origin)
+    return Solution(full_T, full_p, divergence, occurring, steps, converged, origin)
 
 
-def _resolve_permutation(T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+def _resolve_permutation(T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Put the rows in the order of the labels: the model does not know it.
 
     If the rows' maxima are on different labels they decide, which is the paper's "informative".
     Else the order that makes the largest share of labels correct.
     """
     label_of_row = T.argmax(axis=1)
-    clear = len(set(label_of_row.tolist())) == len(T)
-    if not clear:
+    if len(set(label_of_row.tolist())) < len(T):
         _, label_of_row = linear_sum_assignment(p[:, None] * T, maximize=True)
     order = np.argsort(label_of_row)
-    return T[order], p[order], clear
+    return T[order], p[order]

@@ -23,6 +23,7 @@ _SECONDS_PER_PRODUCT = 9e-11  # of the dense form, measured, times K^4
 _SECONDS_PER_GATHER = 9e-9  # of the sparse form, measured, times triples and classes
 
 
+_SMALLEST_TOTAL = 1e-37  # a float32 still holds it
 _TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
 
 
@@ -162,15 +163,17 @@ class SparseModel:
             share *= columns[j]
             share *= columns[k]
             share *= prior
-            chance[chunk] = share.sum(axis=1)
-            chance[chunk] += _TINY
-            share *= (self.frequencies[chunk] / chance[chunk]).astype(self.dtype)[:, None]
+            total = share.sum(axis=1)
+            chance[chunk] = total
+            # A share of the total is at most 1, where frequency over total may overflow.
+            share /= np.maximum(total, _SMALLEST_TOTAL)[:, None]
+            share *= self.frequencies[chunk, None].astype(self.dtype)
             return self.members[number] @ share
 
         joint = np.zeros((self.K, self.K))
         for counts in self.map(part, range(len(self.chunks))):
             joint += counts.T
-        return joint, chance
+        return joint, chance + _TINY
 
 
 class _Divergence:

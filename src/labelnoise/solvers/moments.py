@@ -32,16 +32,18 @@ def moment_solutions(
     values, vectors = np.linalg.eigh(c2)
     root = np.sqrt(np.maximum(values, 1e-14 * values.max()))
     whiten, unwhiten = vectors / root, vectors * root
+    # Directions of the data, not of the class numbers: renaming classes changes nothing.
+    directions = vectors * np.where(c2.sum(axis=1) @ vectors < 0, -1, 1)
     rng = np.random.default_rng(0)
     for _ in range(slices):
-        theta = rng.standard_normal(K)
+        theta = directions @ rng.standard_normal(K)
         weights = [frequencies / 3 * theta[third] for third in (k, j, i)]
         piece = whiten.T @ _symmetric_counts(((i, j), (i, k), (j, k)), weights, K) @ whiten
         eigenvalues, basis = np.linalg.eigh((piece + piece.T) / 2)
         # Column i is sqrt(p_i) T_i, and T_i sums to 1.
         scaled_rows = unwhiten @ basis
         root_prior = scaled_rows.sum(axis=0)
-        root_prior[root_prior == 0] = 1e-12
+        root_prior[np.abs(root_prior) < 1e-9] = 1e-9
         gap = np.diff(eigenvalues).min() / max(np.ptp(eigenvalues), 1e-300)
         yield gap, (scaled_rows / root_prior).T, root_prior**2
 

@@ -7,6 +7,8 @@ no K^3 array: ``<c3^, c3>`` is a sum over the triples that occur and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import softmax
 
@@ -29,24 +31,48 @@ def solve_paper(
     and a small random jitter for p. 1501 steps; 301 from K = 100 on.
     """
     K = consensus.n_classes
-    steps = n_steps if n_steps is not None else (301 if K >= 100 else 1501)
+    steps = n_paper_steps(K) if n_steps is None else n_steps
     norms = Norms(consensus)
-    logits = np.concatenate([5 * np.eye(K) - 1, 1 / K + 0.1 * rng.random((1, K))])
-    momentum, square = np.zeros_like(logits), np.zeros_like(logits)
-    best, best_loss = logits.copy(), np.inf
+
+    def gradient(logits: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        shares = softmax(logits, axis=2)[0]
+        loss, grad_T, grad_p = norms.loss_and_gradient(shares[:K], shares[K])
+        slope = np.concatenate([grad_T, grad_p[None]])
+        slope = shares * (slope - (slope * shares).sum(axis=1, keepdims=True))
+        return np.array([loss]), slope[None]
+
+    start = np.concatenate([5 * np.eye(K) - 1, 1 / K + 0.1 * rng.random((1, K))])
+    best, loss = adam_steps(gradient, start[None], steps)
+    shares = softmax(best[0], axis=1)
+    return shares[:K], shares[K], float(loss[0]), steps
+
+
+def n_paper_steps(K: int) -> int:
+    """How many steps the public code takes."""
+    return 301 if K >= 100 else 1501
+
+
+def adam_steps(
+    gradient: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]],
+    start: np.ndarray,
+    steps: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Minimise L problems together by Adam; give each one's best iterate and its loss.
+
+    `gradient(x, step)` gives the losses (L,) and the slopes, of the shape of x (L, ...).
+    """
+    x = start
+    momentum, square = np.zeros_like(x), np.zeros_like(x)
+    best, best_loss = x.copy(), np.full(len(x), np.inf)
     for step in range(1, steps + 1):
-        T, p = softmax(logits[:K], axis=1), softmax(logits[K])
-        loss, grad_T, grad_p = norms.loss_and_gradient(T, p)
-        if loss < best_loss:
-            best, best_loss = logits.copy(), loss
-        gradient = np.concatenate([grad_T, grad_p[None]])
-        shares = np.concatenate([T, p[None]])
-        gradient = shares * (gradient - (gradient * shares).sum(axis=1, keepdims=True))
-        momentum = _DECAY[0] * momentum + (1 - _DECAY[0]) * gradient
-        square = _DECAY[1] * square + (1 - _DECAY[1]) * gradient**2
-        step_size = np.sqrt(square / (1 - _DECAY[1] ** step)) + 1e-8
-        logits = logits - _LEARNING_RATE * momentum / (1 - _DECAY[0] ** step) / step_size
-    return softmax(best[:K], axis=1), softmax(best[K]), best_loss, steps
+        loss, slope = gradient(x, step)
+        better = loss < best_loss
+        best[better], best_loss[better] = x[better], loss[better]
+        momentum = _DECAY[0] * momentum + (1 - _DECAY[0]) * slope
+        square = _DECAY[1] * square + (1 - _DECAY[1]) * slope**2
+        scale = np.sqrt(square / (1 - _DECAY[1] ** step)) + 1e-8
+        x = x - _LEARNING_RATE * momentum / (1 - _DECAY[0] ** step) / scale
+    return best, best_loss
 
 
 class Norms:

@@ -1,0 +1,5 @@
+"""`python -m labelnoise` is `labelnoise`."""
+
+from labelnoise.cli import main
+
+main()

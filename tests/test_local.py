@@ -1,0 +1,224 @@
+"""A transition matrix for each neighbourhood."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+from labelnoise import HOC, Consensus, LabelNoiseError, LocalHOC, transition_error
+from labelnoise.local import blend, local_errors
+from labelnoise.neighbors import nearest_neighbors
+from labelnoise.solvers._model import DenseModel, draw_triples
+from labelnoise.solvers.batch import Batch, solve_batch, solve_batch_paper
+from labelnoise.solvers.paper import Norms
+from tests.conftest import clusters, imbalanced_prior, random_matrix, symmetric_matrix
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks():
+    """LocalHOC keeps scikit-learn's contract."""
+    results = check_estimator(LocalHOC(n_local=3, local_size=5, random_state=0), on_skip=None)
+    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
+    assert skipped <= {"check_array_api_input"}
+
+
+@pytest.fixture(scope="module")
+def two_halves():
+    """Four clusters whose noise is light on one side of a plane and heavy on the other."""
+    X, y = clusters(4, 4000, 0)
+    rng = np.random.default_rng(0)
+    heavy = np.isin(y, [2, 3])
+    rate = np.where(heavy, 0.5, 0.05)
+    wrong = rng.random(len(y)) < rate
+    noisy = np.where(wrong, (y + rng.integers(1, 4, len(y))) % 4, y)
+    return X, y, noisy
+
+
+def test_finds_where_labels_are_bad(two_halves):
+    """Local matrices differ as the noise does, which the global T cannot."""
+    X, y, noisy = two_halves
+    est = LocalHOC(n_local=30, local_size=300, random_state=0).fit(X, noisy)
+    own = est.transition_for(slice(None))[np.arange(len(y)), y, y]
+    covered = est.assignment_ >= 0
+    assert own[covered & (y < 2)].mean() == pytest.approx(0.95, abs=0.03)
+    assert own[covered & (y >= 2)].mean() == pytest.approx(0.5, abs=0.06)
+
+
+def test_a_neighbourhood_holds_few_classes(two_halves):
+    """The local prior is sparse: each of these clusters is one class."""
+    X, _, noisy = two_halves
+    est = LocalHOC(n_local=20, local_size=200, random_state=0).fit(X, noisy)
+    assert est.class_priors_.max(axis=1).mean() > 0.9
+    assert (est.class_priors_ == 0).mean() > 0.5
+    np.testing.assert_allclose(est.class_priors_.sum(axis=1), 1)
+    np.testing.assert_allclose(est.transition_matrices_.sum(axis=2), 1)
+
+
+def test_cover_and_assignment(two_halves):
+    """A centre is uncovered when drawn; an example takes the first set that it is in."""
+    X, _, noisy = two_halves
+    est = LocalHOC(n_local=25, local_size=100, random_state=3).fit(X, noisy)
+    assert est.members_.shape == (25, 101)
+    nearest = nearest_neighbors(X, 100).indices
+    seen = np.zeros(len(X), bool)
+    expected = np.full(len(X), -1)
+    for number, members in enumerate(est.members_):
+        centre = members[0]
+        assert not seen[centre]
+        assert set(members[1:]) == set(nearest[centre])
+        expected[members[~seen[members]]] = number
+        seen[members] = True
+    np.testing.assert_array_equal(est.assignment_, expected)
+
+
+def test_uncovered_examples_take_the_global_t(two_halves):
+    """Where no local set reaches, T is the global one."""
+    X, _, noisy = two_halves
+    est = LocalHOC(n_local=2, local_size=50, random_state=0).fit(X, noisy)
+    outside = int(np.flatnonzero(est.assignment_ < 0)[0])
+    np.testing.assert_array_equal(
+        est.transition_for(outside), HOC().fit(X, noisy).transition_matrix_
+    )
+    assert est.transition_for([0, outside]).shape == (2, 4, 4)
+
+
+def test_all_covered_draws_further_centres(two_halves):
+    """More local sets than a cover needs is no error."""
+    X, _, noisy = two_halves
+    est = LocalHOC(n_local=12, local_size=3000, random_state=0).fit(X, noisy)
+    assert (est.assignment_ >= 0).all()
+
+
+def test_unlabelled_examples_are_in_no_local_set(two_halves):
+    """Their T is the global one, and row numbers stay those of X."""
+    X, _, noisy = two_halves
+    labels = noisy.astype(float)
+    labels[::2] = np.nan
+    est = LocalHOC(n_local=10, local_size=50, random_state=0).fit(X, labels)
+    assert (est.assignment_[::2] == -1).all()
+    assert (est.members_ % 2 == 1).all()
+
+
+@pytest.mark.parametrize("solver", ["likelihood", "paper"])
+def test_the_papers_rounds(two_halves, solver):
+    """Counting in rounds within each set gives nearly what counting all of it gives."""
+    X, y, noisy = two_halves
+    settings = {"n_local": 12, "local_size": 300, "random_state": 0, "solver": solver}
+    plain = LocalHOC(**settings).fit(X, noisy)
+    rounds = LocalHOC(n_rounds=20, sample_size=150, **settings).fit(X, noisy)
+    np.testing.assert_array_equal(plain.members_, rounds.members_)
+    for est in (plain, rounds):
+        assert local_errors(est, y, noisy).mean() < 0.15
+
+
+def test_paper_settings_by_name():
+    """The paper's settings for its two data sets."""
+    small, large = LocalHOC.paper("cifar10"), LocalHOC.paper("cifar100")
+    assert (small.n_local, small.local_size, small.sample_size, small.zeta) == (300, 250, 100, 1)
+    assert (large.n_local, large.local_size, large.sample_size, large.zeta) == (
+        5,
+        10_000,
+        5_000,
+        0.5,
+    )
+    assert small.n_rounds == large.n_rounds == 30
+    assert small.solver == "paper"
+    with pytest.raises(LabelNoiseError, match="name = 'mnist'"):
+        LocalHOC.paper("mnist")
+
+
+def test_blend_is_clipped(rng):
+    """Weights follow the formula, and a class more frequent than zeta keeps its local row."""
+    local, overall = random_matrix(3, rng), random_matrix(3, rng)
+    p = np.array([0.7, 0.2, 0.1])
+    blended = blend(local[None], p[None], overall, 0.5)[0]
+    np.testing.assert_allclose(blended[0], local[0])
+    np.testing.assert_allclose(blended[1], 0.7 * local[1] + 0.3 * overall[1])
+    np.testing.assert_allclose(blended[2], 0.6 * local[2] + 0.4 * overall[2])
+
+
+def batch_of(problems, K):
+    which = np.repeat(np.arange(len(problems)), [len(labels) for labels in problems])
+    return Batch(which, np.concatenate(problems), len(problems), K)
+
+
+def test_batch_agrees_with_single_problems(rng):
+    """Each problem of a batch has the joint and the contraction of its own dense model."""
+    K = 4
+    problems = [draw_triples(random_matrix(K, rng), np.ones(K) / K, n, rng) for n in (50, 80)]
+    batch = batch_of(problems, K)
+    T = np.stack([random_matrix(K, rng) for _ in problems])
+    p = rng.dirichlet(np.ones(K), len(problems))
+    joint, contraction = batch.joint(T, p), batch.contraction(T)
+    for number, labels in enumerate(problems):
+        model = DenseModel(*Consensus.from_labels(labels, K).sorted_triples(), K)
+        np.testing.assert_allclose(joint[number], model.joint(T[number], p[number]))
+        np.testing.assert_allclose(contraction[number], model.contraction(T[number]))
+
+
+def test_batch_recovers_each_t(rng):
+    """From one start, problems with different T end at their own."""
+    K = 3
+    truths = [symmetric_matrix(K, rate) for rate in (0.1, 0.3)]
+    prior = imbalanced_prior(K, 2)
+    batch = batch_of([draw_triples(T, prior, 30_000, rng) for T in truths], K)
+    for sparsity in (0.0, 1.0):
+        found, p = solve_batch(batch, symmetric_matrix(K, 0.2), np.ones(K) / K, sparsity)
+        for T, truth in zip(found, truths, strict=True):
+            assert transition_error(T, truth) < 0.05
+        np.testing.assert_allclose(p, np.broadcast_to(prior, (2, K)), atol=0.03)
+
+
+def test_sparsity_removes_a_class_without_evidence(rng):
+    """A class that would explain less than a triple is not there; one that does stays."""
+    K = 3
+    T = symmetric_matrix(K, 0.3)
+    batch = batch_of([draw_triples(T, np.array([0.6, 0.4, 0.0]), 400, rng)], K)
+    _, dense = solve_batch(batch, T, np.ones(K) / K, 0.0)
+    _, sparse = solve_batch(batch, T, np.ones(K) / K, 2.0)
+    assert sparse[0, 2] < 1e-6 <= dense[0, 2]
+    assert sparse[0, 1] > 0.2
+
+
+def test_batched_norms_descend_as_single_ones(rng):
+    """The batched paper objective reaches the loss that the single solver reaches."""
+    K = 3
+    problems = [draw_triples(random_matrix(K, rng), np.ones(K) / K, 800, rng) for _ in range(3)]
+    consensuses = [Consensus.from_labels(labels, K) for labels in problems]
+    batch = batch_of(problems, K)
+    c1 = np.stack([c.c1 for c in consensuses])
+    c2 = np.stack([c.c2 for c in consensuses])
+    T, p = solve_batch_paper(batch, c1, c2, np.random.default_rng(0), sparse=False, n_steps=600)
+    for number, consensus in enumerate(consensuses):
+        norms = Norms(consensus)
+        single = norms.loss_and_gradient(random_matrix(K, rng), np.ones(K) / K)[0]
+        reached = norms.loss_and_gradient(T[number], p[number])[0]
+        assert reached < 0.1
+        assert reached < single / 2
+
+
+def test_same_seed_same_answer(two_halves):
+    """The centres, and so everything, follow from random_state."""
+    X, _, noisy = two_halves
+    runs = [
+        LocalHOC(n_local=5, local_size=50, random_state=seed).fit(X, noisy) for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(runs[0].transition_matrices_, runs[1].transition_matrices_)
+    assert (runs[0].members_[:, 0] != runs[2].members_[:, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local_size": 4000}, "local_size = 4000, and there are 4000"),
+        ({"n_local": 0}, "n_local = 0"),
+        ({"zeta": 1.5}, "zeta = 1.5"),
+        ({"sparsity": -1}, "sparsity = -1"),
+        ({"solver": "moments"}, "solver = 'moments'"),
+        ({"n_rounds": 3}, "n_rounds and sample_size together"),
+        ({"n_rounds": 3, "sample_size": 999}, "sample_size = 999, local_size = 250"),
+    ],
+)
+def test_bad_settings(two_halves, settings, message):
+    """The message has the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        LocalHOC(**settings).fit(two_halves[0], two_halves[2])
