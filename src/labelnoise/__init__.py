@@ -11,6 +11,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+    from labelnoise.annotators import AnnotatorHOC
     from labelnoise.consensus import Consensus
     from labelnoise.hoc import HOC
     from labelnoise.local import LocalHOC
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOC",
+    "AnnotatorHOC",
     "Consensus",
     "LabelNoiseError",
     "LabelNoiseWarning",
@@ -31,6 +33,7 @@ __all__ = [
 # Imported when first asked for: scikit-learn takes a second, and `labelnoise --help` none.
 _HOMES = {
     "HOC": "hoc",
+    "AnnotatorHOC": "annotators",
     "Consensus": "consensus",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",

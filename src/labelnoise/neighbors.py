@@ -213,8 +213,8 @@ class Points:
         self.near = np.empty(X.shape, np.float32)
         for rows in row_blocks(*X.shape):
             self.near[rows] = self.exact(rows)
-        self.half_square = np.empty((len(X), 1), np.float32)
-        for rows in row_blocks(*X.shape):
+        self.half_square = np.zeros((len(X), 1), np.float32)
+        for rows in row_blocks(*X.shape) if not self.cosine else ():
             near = self.near[rows].astype(np.float64)
             self.half_square[rows, 0] = (near * near).sum(axis=1) / 2
 
