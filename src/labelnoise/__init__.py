@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
     from labelnoise.annotators import AnnotatorHOC
     from labelnoise.consensus import Consensus
+    from labelnoise.groups import GroupHOC
     from labelnoise.hoc import HOC
     from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
@@ -21,6 +22,7 @@ __all__ = [
     "HOC",
     "AnnotatorHOC",
     "Consensus",
+    "GroupHOC",
     "LabelNoiseError",
     "LabelNoiseWarning",
     "LocalHOC",
@@ -35,6 +37,7 @@ _HOMES = {
     "HOC": "hoc",
     "AnnotatorHOC": "annotators",
     "Consensus": "consensus",
+    "GroupHOC": "groups",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",
     "LocalHOC": "local",

@@ -1,0 +1,364 @@
+"""A transition matrix for each group, and whether groups differ."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.neighbors import kneighbors_graph
+
+from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, transition_error
+from labelnoise.groups import GroupHOC, _concentration, _Model, _Triples
+from labelnoise.neighbors import nearest_neighbors
+from labelnoise.noise import group_dependent, symmetric
+from tests.conftest import clusters, random_matrix, symmetric_matrix
+
+K = 4
+PLAIN = symmetric_matrix(K, 0.2)
+CONFUSED = PLAIN.copy()
+CONFUSED[1, [1, 2]] = PLAIN[1, 1] - 0.25, PLAIN[1, 2] + 0.25
+
+
+def grouped(n, shares, matrices, seed, y_of_group=None):
+    """Clusters whose examples belong to groups at random, and labels from each group's T."""
+    X, y = clusters(K, n, seed)
+    rng = np.random.default_rng([seed, 1])
+    group = rng.choice(len(shares), n, p=shares)
+    if y_of_group is not None:  # keep examples by how frequent their class is in their group
+        keep = rng.random(n) < np.asarray(y_of_group)[group, y]
+        X, y, group = X[keep], y[keep], group[keep]
+    names = np.array(list("ABCDEFG"), "U5")[group]
+    T = dict(zip("ABCDEFG", matrices, strict=False))
+    return X, y, group_dependent(y, names, T, random_state=seed).labels, names
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Group B of three takes true 1 for 2; A and C do not."""
+    return grouped(6000, [0.4, 0.3, 0.3], [PLAIN, CONFUSED, PLAIN], 0)
+
+
+@pytest.mark.parametrize("neighbors_from", ["all", "own"])
+def test_recovers_each_groups_t(three, neighbors_from):
+    """Each group's T is found, wherever neighbours come from, and closer than the one of all."""
+    X, _, noisy, names = three
+    est = GroupHOC(neighbors_from=neighbors_from).fit(X, noisy, groups=names)
+    assert est.groups_.tolist() == ["A", "B", "C"]
+    assert est.transition_matrices_.shape == (3, K, K)
+    np.testing.assert_allclose(est.transition_matrices_.sum(axis=2), 1)
+    np.testing.assert_allclose(est.class_priors_.sum(axis=1), 1)
+    for T, truth in zip(est.transition_matrices_, (PLAIN, CONFUSED, PLAIN), strict=True):
+        assert transition_error(T, truth) < 0.08
+    assert est.transition_matrices_[1, 1, 2] == pytest.approx(CONFUSED[1, 2], abs=0.06)
+    assert transition_error(est.transition_matrix_, CONFUSED) > 0.08
+
+
+def test_cross_group_neighbours_need_the_joint_model():
+    """A group whose neighbours are another group's still gets its own T, not a mixture."""
+    careless = symmetric_matrix(K, 0.5)
+    X, _, noisy, names = grouped(6000, [0.9, 0.1], [PLAIN * 0 + np.eye(K), careless], 3)
+    est = GroupHOC(shrinkage=0).fit(X, noisy, groups=names)
+    assert transition_error(est.transition_matrices_[0], np.eye(K)) < 0.03
+    assert transition_error(est.transition_matrices_[1], careless) < 0.15
+
+
+def test_counts_are_those_of_the_formula(rng):
+    """EM's likelihood and counts are those of the model written out as on paper."""
+    G, n = 2, 30
+    label, group = rng.integers(0, K, n), rng.integers(0, G, n)
+    neighbors = np.array([rng.choice(np.delete(np.arange(n), i), 3, False) for i in range(n)])
+    triples = _Triples.around(label, group, neighbors, np.ones(n, bool), G, K)
+    T = np.stack([random_matrix(K, rng) for _ in range(G)])
+    model = _Model(triples, np.full(K, 1 / K))
+    number = {tuple(groups): c for c, groups in enumerate(model.compositions.tolist())}
+    prior = rng.dirichlet(np.ones(K), len(number))
+    counts, classes, value = model.counts(T, prior)
+    expected, expected_classes, total = np.zeros((G, K, K)), np.zeros((len(number), K)), 0.0
+    for example in range(n):
+        for pair in ([0, 1], [0, 2], [1, 2]):
+            three = [example, *neighbors[example, pair]]
+            composition = number[tuple(np.sort(group[three]).tolist())]
+            chance = prior[composition].copy()
+            for member in three:
+                chance *= T[group[member], :, label[member]]
+            total += np.log(chance.sum()) / 3
+            posterior = chance / chance.sum() / 3
+            expected_classes[composition] += posterior
+            for member in three:
+                expected[group[member], :, label[member]] += posterior
+    np.testing.assert_allclose(counts, model.scale * expected)
+    np.testing.assert_allclose(classes, model.scale * expected_classes)
+    assert value == pytest.approx(model.scale * total)
+
+
+def test_em_never_loses_likelihood(three):
+    """Each step of EM, without priors, raises the likelihood."""
+    X, _, noisy, names = three
+    est = GroupHOC().fit(X, noisy, groups=names)
+    model = _Model(est._triples, est.global_.class_prior_)
+    fit = model.start(PLAIN)
+    T, prior, before = fit.T, fit.prior, -np.inf
+    for _ in range(10):
+        counts, classes, value = model.counts(T, prior)
+        assert value >= before - 1e-9
+        before = value
+        T = counts / counts.sum(axis=2, keepdims=True)
+        prior = classes / classes.sum(axis=1, keepdims=True)
+
+
+def test_small_group_takes_the_global_t_and_a_large_one_its_own(three):
+    """Ten examples say next to nothing beside the rest; thousands speak for themselves."""
+    X, _, noisy, names = three
+    names = names.copy()
+    names[np.flatnonzero(names == "A")[:10]] = "tiny"
+    est = GroupHOC().fit(X, noisy, groups=names)
+    A, B, tiny = (est.groups_.tolist().index(name) for name in ("A", "B", "tiny"))
+    assert transition_error(est.transition_matrices_[tiny], est.transition_matrix_) < 0.1
+    assert (est.shrinkage_[tiny] > 0.75).all()
+    assert est.shrinkage_[B, 1] < 0.25
+    assert transition_error(est.transition_matrices_[A], PLAIN) < 0.08
+    raw = GroupHOC(shrinkage=0).fit(X, noisy, groups=names)
+    assert transition_error(raw.transition_matrices_[tiny], PLAIN) > 0.3
+    assert (raw.shrinkage_ == 0).all()
+
+
+def test_alike_groups_share_one_matrix():
+    """Where groups do not differ, shrinkage takes the matrix of all data nearly as it is."""
+    X, _, noisy, names = grouped(4000, [0.5, 0.3, 0.2], [PLAIN] * 3, 5)
+    est = GroupHOC().fit(X, noisy, groups=names)
+    raw = GroupHOC(shrinkage=0).fit(X, noisy, groups=names)
+    errors = [
+        sum(transition_error(T, PLAIN) for T in fit.transition_matrices_) for fit in (est, raw)
+    ]
+    assert errors[0] < 0.8 * errors[1]
+    assert est.shrinkage_.mean() > 0.5
+
+
+def test_concentration_is_found(rng):
+    """The concentration of rows drawn around a centre comes out near the one they have."""
+    centre = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.5, 0.3, 0.1]])
+    worth = np.array([10.0, 100.0])
+    rows = np.stack(
+        [[rng.dirichlet(w * m) for w, m in zip(worth, centre, strict=True)] for _ in range(60)]
+    )
+    counts = np.stack([[rng.multinomial(500, row) for row in group] for group in rows])
+    found = _concentration(counts, centre)
+    np.testing.assert_allclose(np.log(found / worth), 0, atol=0.4)
+    alike = np.stack([[rng.multinomial(500, m) for m in centre] for _ in range(60)])
+    assert (_concentration(alike, centre) > 5000).all()
+
+
+def test_differences_name_the_row(three):
+    """The group, the true class and the label are named, with numbers that are right."""
+    X, _, noisy, names = three
+    found = GroupHOC().fit(X, noisy, groups=names).differences()
+    assert found.differ
+    assert found.p_value < 1e-6
+    entries = {(d.group, d.true_class, d.label): d for d in found}
+    entry = entries["B", 1, 2]
+    assert abs(entry.value - entry.others - 0.25) < 1.5 * entry.margin
+    assert 0.02 < entry.margin < 0.15
+    assert entry.sentence.startswith("group B labels true 1 as 2 more often than the others: ")
+    assert "(+-" in entry.sentence
+    assert entries["B", 1, 1].sentence.startswith("group B labels true 1 correctly less often")
+    assert {d.true_class for d in found} == {1}
+    assert "label differently" in str(found)
+
+
+def test_caution_where_neighbours_differ():
+    """In overlapping clusters alike groups with other classes are told apart: with a caution."""
+    X, y = clusters(K, 8000, 0, separation=0.6)
+    rng = np.random.default_rng(1)
+    names = np.where(rng.random(8000) < np.where(y < 2, 0.8, 0.2), "A", "B")
+    noisy = symmetric(y, 0.2, random_state=2).labels
+    found = GroupHOC().fit(X, noisy, groups=names).differences()
+    assert found.differ
+    assert found.caution in str(found)
+    assert "differ in their classes" in found.caution
+    even = GroupHOC().fit(X, noisy, groups=rng.random(8000) < 0.5).differences()
+    assert not even.differ
+    assert even.caution == ""
+
+
+def test_two_groups_name_the_one_that_errs():
+    """Of two groups, the sentence is about the one with more errors, whichever is first."""
+    for matrices, name in (([PLAIN, CONFUSED], "B"), ([CONFUSED, PLAIN], "A")):
+        X, _, noisy, names = grouped(4000, [0.5, 0.5], matrices, 1)
+        found = GroupHOC().fit(X, noisy, groups=names).differences()
+        assert {(d.group, d.true_class) for d in found} == {(name, 1)}
+
+
+@pytest.mark.parametrize("neighbors_from", ["all", "own"])
+def test_alike_groups_are_not_told_apart(neighbors_from):
+    """With one T for all, differences are named in about 5% of data sets or fewer.
+
+    The groups differ in their classes, which must not count as a difference of T.
+    """
+    mix = [[1, 1, 1, 1], [1, 0.7, 0.4, 0.2], [0.3, 0.5, 1, 1]]
+    T = symmetric_matrix(K, 0.35)
+    fired = 0
+    for seed in range(20):
+        X, _, noisy, names = grouped(1500, [0.4, 0.4, 0.2], [T] * 3, seed, mix)
+        est = GroupHOC(neighbors_from=neighbors_from)
+        fired += est.fit(X, noisy, groups=names).differences().differ
+    assert fired <= 3
+
+
+def test_groups_that_lie_apart_within_a_class():
+    """Neighbours of the own group, mostly, and other classes: still not told apart."""
+    fired = 0
+    for seed in range(5):
+        X, y = clusters(K, 2000, seed)
+        rng = np.random.default_rng([seed, 1])
+        group = rng.random(2000) < np.where(y < 2, 0.75, 0.25)
+        X = X + 3 * group[:, None] * rng.standard_normal(16)
+        noisy = symmetric(y, 0.35, random_state=seed).labels
+        fired += GroupHOC().fit(X, noisy, groups=group).differences().differ
+    assert fired <= 1
+
+
+def test_neighbors_from_elsewhere(three):
+    """Row numbers or a graph give what our own search gives, without X."""
+    X, _, noisy, names = three
+    X, noisy, names = X[:1500], noisy[:1500], names[:1500]
+    expected = GroupHOC(metric="euclidean").fit(X, noisy, groups=names).transition_matrices_
+    for neighbors in (
+        nearest_neighbors(X, 2, "euclidean").indices,
+        kneighbors_graph(X, 3, mode="distance"),
+    ):
+        est = GroupHOC().fit(None, noisy, groups=names, neighbors=neighbors)
+        np.testing.assert_allclose(est.transition_matrices_, expected, atol=1e-12)
+
+
+def test_own_neighbors_among_those_given(three):
+    """With "own", neighbours of other groups are passed over, as in a search by group."""
+    X, _, noisy, names = three
+    X, noisy, names = X[:1500], noisy[:1500], names[:1500]
+    own = GroupHOC(metric="euclidean", neighbors_from="own").fit(X, noisy, groups=names)
+    for neighbors in (
+        nearest_neighbors(X, 60, "euclidean").indices,
+        kneighbors_graph(X, 60, mode="distance"),
+    ):
+        est = GroupHOC(neighbors_from="own").fit(None, noisy, groups=names, neighbors=neighbors)
+        np.testing.assert_allclose(est.transition_matrices_, own.transition_matrices_, atol=1e-12)
+
+
+def test_groups_are_different_populations():
+    """Where one group's classes lie on another's, only its own neighbours are right."""
+    X, y = clusters(K, 4000, 2)
+    names = np.where(np.arange(4000) % 2 == 0, "here", "there")
+    shifted = np.where(names == "there", (y + 1) % K, y)  # the same places mean other classes
+    noisy = symmetric(shifted, 0.2, random_state=0).labels
+    own = GroupHOC(neighbors_from="own").fit(X, noisy, groups=names)
+    assert max(transition_error(T, PLAIN) for T in own.transition_matrices_) < 0.15
+    with pytest.warns(LabelNoiseWarning):
+        mixed = GroupHOC().fit(X, noisy, groups=names)
+    assert max(transition_error(T, PLAIN) for T in mixed.transition_matrices_) > 0.5
+
+
+def test_own_search_of_a_group_too_small(three):
+    """A group of two has no two neighbours of its own: it gets the matrix of all data."""
+    X, _, noisy, names = three
+    names = names[:900].copy()
+    names[:2] = "pair"
+    est = GroupHOC(neighbors_from="own").fit(X[:900], noisy[:900], groups=names)
+    pair = est.groups_.tolist().index("pair")
+    np.testing.assert_allclose(est.transition_matrices_[pair], est.transition_matrix_, atol=2e-3)
+    assert (est.shrinkage_[pair] == 1).all()
+
+
+def test_assignment_for_a_loss(three):
+    """Each example, labelled or not, finds the T of its group."""
+    X, _, noisy, names = three
+    labels = noisy[:900].astype(float)
+    labels[::7] = np.nan
+    est = GroupHOC().fit(X[:900], labels, groups=pd.Series(names[:900], dtype="category"))
+    assert est.assignment_.shape == (900,)
+    np.testing.assert_array_equal(est.groups_[est.assignment_], names[:900])
+    np.testing.assert_array_equal(
+        est.transition_for(7), est.transition_matrices_["ABC".index(names[7])]
+    )
+    assert est.transition_for([0, 1]).shape == (2, K, K)
+    labelled = ~np.isnan(labels)
+    alone = GroupHOC().fit(X[:900][labelled], labels[labelled], groups=names[:900][labelled])
+    np.testing.assert_allclose(est.transition_matrices_, alone.transition_matrices_)
+
+
+def test_unlabelled_among_given_neighbours(three):
+    """A triple with an unlabelled member is not counted."""
+    X, _, noisy, names = three
+    labels = np.where(np.arange(900) % 9 == 0, -1, noisy[:900])
+    idx = nearest_neighbors(X[:900], 4).indices
+    est = GroupHOC(unlabeled=-1, n_neighbors=4).fit(None, labels, groups=names[:900], neighbors=idx)
+    assert est.classes_.tolist() == [0, 1, 2, 3]
+    assert (labels[est._triples.members] >= 0).all()
+
+
+def test_prints_and_clones(three):
+    """A fit says each group's noise and the differences; settings survive a clone."""
+    X, _, noisy, names = three
+    est = GroupHOC(n_neighbors=3, shrinkage=20.0).fit(X, noisy, groups=names)
+    text = str(est)
+    assert "in 3 groups" in text
+    assert "group B: " in text
+    assert "true 1 as 2" in text
+    assert est.noise_rates_[1] > est.noise_rates_[0]
+    assert clone(est).get_params() == est.get_params()
+    assert str(GroupHOC()) == "GroupHOC()"
+    assert isinstance(est.global_, HOC)
+
+
+def test_too_few_labels_to_compare():
+    """Groups of a few examples cannot be compared, and that is what it says."""
+    X, _, noisy, names = grouped(300, [0.5, 0.5], [PLAIN] * 2, 0)
+    names[:] = "A"
+    names[:6] = "B"
+    found = GroupHOC().fit(X, noisy, groups=names).differences()
+    assert not found.differ
+    assert np.isnan(found.p_value)
+    assert "too few labels" in str(found)
+
+
+X6, Y6, G6 = np.eye(6), np.array([0, 1, 0, 1, 0, 1]), np.array(list("aaabbb"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "groups", "message"),
+    [
+        ({}, Y6, None, "groups is None"),
+        ({}, Y6, G6[:5], r"groups has shape \(5,\) and there are 6 labels"),
+        ({}, Y6, ["a", None, "a", "b", "b", "b"], r"row 1 has none \(1 such"),
+        ({}, Y6, [0, 1, np.nan, 1, 0, np.nan], r"row 2 has none \(2 such"),
+        ({}, Y6, pd.Series([1, 2, pd.NA, 1, 2, 1], dtype="Int64"), "row 2 has none"),
+        ({}, Y6, np.array(["a", 1, "a", 1, "a", 1], object), "cannot be put in order"),
+        ({}, Y6, ["a"] * 6, r"number of groups is 1: \['a'\]. For one group use HOC"),
+        ({}, [0, 1, 0, None, None, None], G6, "group b has none"),
+        ({"neighbors_from": "both"}, Y6, G6, "neighbors_from = 'both'"),
+        ({"shrinkage": -1}, Y6, G6, "shrinkage = -1"),
+        ({"shrinkage": "much"}, Y6, G6, "shrinkage = 'much'"),
+        ({"n_neighbors": 1}, Y6, G6, "n_neighbors = 1"),
+        ({"metric": "manhattan"}, Y6, G6, "metric = 'manhattan'"),
+        ({"neighbors_from": "own", "n_neighbors": 3}, Y6, G6, "use neighbors_from='all'"),
+        ({}, Y6[:5], G6[:5], "X has 6 rows and y 5"),
+    ],
+)
+def test_bad_input(settings, y, groups, message):
+    """Each mistake gives one LabelNoiseError with the rule and the value."""
+    with pytest.raises(LabelNoiseError, match=message):
+        GroupHOC(**settings).fit(X6, y, groups=groups)
+
+
+def test_bad_neighbors_and_level(three):
+    """No neighbours at all, neighbours out of range, and a level that is none are refused."""
+    with pytest.raises(LabelNoiseError, match="both are None"):
+        GroupHOC().fit(None, Y6, groups=G6)
+    for neighbors in (np.full((6, 2), 9), csr_array((6, 6)), np.zeros(6, int)):
+        for neighbors_from in ("all", "own"):
+            with pytest.raises(LabelNoiseError, match="neighbors"):
+                GroupHOC(neighbors_from=neighbors_from).fit(
+                    None, Y6, groups=G6, neighbors=neighbors
+                )
+    X, _, noisy, names = three
+    est = GroupHOC().fit(X[:600], noisy[:600], groups=names[:600])
+    with pytest.raises(LabelNoiseError, match="level = 5"):
+        est.differences(level=5)
