@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 BLOCK_BYTES = 64 * 2**20
+CACHE_BYTES = 2**20  # of a block that is passed over several times
 
 
 def row_blocks(n: int, width: int, size: int | None = None) -> Iterator[slice]:

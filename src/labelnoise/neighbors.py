@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from labelnoise._blocks import BLOCK_BYTES, row_blocks
+from labelnoise._blocks import BLOCK_BYTES, CACHE_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
 
 METRICS = ("cosine", "euclidean")
@@ -200,21 +200,23 @@ class Points:
         self.cosine = metric == "cosine"
         self.shift = np.zeros(X.shape[1])
         if self.cosine:
-            norm = np.concatenate([_norm(X[rows]) for rows in row_blocks(len(X), X.shape[1])])
+            norm = np.concatenate([_norm(X[rows]) for rows in row_blocks(*X.shape, CACHE_BYTES)])
         else:
             # Distances do not see a common shift, but rounding does. The median of some rows is
             # in the middle of the data whatever outliers there are.
             some = X[:: max(1, len(X) // 1000)]
             self.shift = np.median(some.astype(np.float64), axis=0)
-            largest = max(_norm(X[rows] - self.shift).max() for rows in row_blocks(*X.shape))
+            largest = max(
+                _norm(X[rows] - self.shift).max() for rows in row_blocks(*X.shape, CACHE_BYTES)
+            )
             norm = np.full(len(X), largest)
         self.zero = norm == 0
         self.scale = np.where(self.zero, 1.0, norm)[:, None]
         self.near = np.empty(X.shape, np.float32)
-        for rows in row_blocks(*X.shape):
+        for rows in row_blocks(*X.shape, CACHE_BYTES):
             self.near[rows] = self.exact(rows)
         self.half_square = np.zeros((len(X), 1), np.float32)
-        for rows in row_blocks(*X.shape) if not self.cosine else ():
+        for rows in row_blocks(*X.shape, CACHE_BYTES) if not self.cosine else ():
             near = self.near[rows].astype(np.float64)
             self.half_square[rows, 0] = (near * near).sum(axis=1) / 2
 
@@ -257,7 +259,7 @@ class Points:
         Computed pair by pair: it does not depend on what else is in the block.
         """
         result = np.empty(others.shape)
-        for block in row_blocks(len(rows), others.shape[1] * self.X.shape[1], 2**20):
+        for block in row_blocks(len(rows), others.shape[1] * self.X.shape[1], CACHE_BYTES):
             difference = self.exact(rows[block])[:, None] - self.exact(others[block])
             result[block] = (difference * difference).sum(axis=2)
         if self.cosine:
