@@ -234,7 +234,7 @@ def _row_keys(X: np.ndarray) -> np.ndarray:
     """A number for each row, the same for identical rows and hardly ever for others."""
     factors = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
     keys = np.empty(len(X), np.uint64)
-    for rows in row_blocks(*X.shape, size=CACHE_BYTES):
+    for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES):
         block = np.ascontiguousarray(X[rows]) + 0  # -0.0 becomes 0.0
         bits = block.view(f"u{block.itemsize}").astype(np.uint64)
         keys[rows] = ((bits ^ (bits >> np.uint64(7))) * factors).sum(axis=1, dtype=np.uint64)

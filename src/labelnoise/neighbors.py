@@ -201,7 +201,7 @@ class Points:
         self.shift = np.zeros(X.shape[1])
         if self.cosine:
             norm = np.concatenate(
-                [_norm(X[rows]) for rows in row_blocks(*X.shape, size=CACHE_BYTES)]
+                [_norm(X[rows]) for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES)]
             )
         else:
             # Distances do not see a common shift, but rounding does. The median of some rows is
@@ -209,16 +209,17 @@ class Points:
             some = X[:: max(1, len(X) // 1000)]
             self.shift = np.median(some.astype(np.float64), axis=0)
             largest = max(
-                _norm(X[rows] - self.shift).max() for rows in row_blocks(*X.shape, size=CACHE_BYTES)
+                _norm(X[rows] - self.shift).max()
+                for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES)
             )
             norm = np.full(len(X), largest)
         self.zero = norm == 0
         self.scale = np.where(self.zero, 1.0, norm)[:, None]
         self.near = np.empty(X.shape, np.float32)
-        for rows in row_blocks(*X.shape, size=CACHE_BYTES):
+        for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES):
             self.near[rows] = self.exact(rows)
         self.half_square = np.zeros((len(X), 1), np.float32)
-        for rows in row_blocks(*X.shape, size=CACHE_BYTES) if not self.cosine else ():
+        for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES) if not self.cosine else ():
             near = self.near[rows].astype(np.float64)
             self.half_square[rows, 0] = (near * near).sum(axis=1) / 2
 
