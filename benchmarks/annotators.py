@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tables import table
 
 from labelnoise import HOC, LabelNoiseWarning, transition_error
 from labelnoise.annotators import AnnotatorHOC
@@ -37,15 +38,6 @@ SEEDS = 3
 N = 1000
 
 Estimate = tuple[np.ndarray, np.ndarray]  # matrices (A, K, K), inferred labels (N,)
-
-
-def table(title: str, header: str, rows: list[list[str]]) -> None:
-    columns = [column.strip() for column in header.split("|")]
-    print(f"\n### {title}\n")
-    print("| " + " | ".join(columns) + " |")
-    print("| " + " | ".join("---" for _ in columns) + " |")
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
 
 
 def mean_error(found: np.ndarray, T: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+from tables import table
 
 from labelnoise import Consensus, transition_error
 from labelnoise.diagnostics import overlap_of
@@ -39,15 +40,6 @@ FAR = [18, 19]  # ranks of the two further neighbours, from 0
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
-
-
-def table(title: str, header: str, rows: list[list[str]]) -> None:
-    columns = [column.strip() for column in header.split("|")]
-    print(f"\n### {title}\n")
-    print("| " + " | ".join(columns) + " |")
-    print("| " + " | ".join("---" for _ in columns) + " |")
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
 
 
 def class_confusion(wrong: float) -> np.ndarray:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from tables import table
 
 from labelnoise import HOC, Consensus, LabelNoiseWarning, transition_error
 from labelnoise.neighbors import nearest_neighbors
@@ -57,15 +58,6 @@ def with_memory(function: Callable[[], object]) -> tuple[float, float, object]:
     done.set()
     watcher.join()
     return seconds, (most - before) * resource.getpagesize() / GIB, result
-
-
-def table(title: str, header: str, rows: list[list[str]]) -> None:
-    columns = [column.strip() for column in header.split("|")]
-    print(f"\n### {title}\n")
-    print("| " + " | ".join(columns) + " |")
-    print("| " + " | ".join("---" for _ in columns) + " |")
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
 
 
 def full_product(X: np.ndarray, block: int = 2048) -> None:
