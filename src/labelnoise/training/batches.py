@@ -1,0 +1,120 @@
+"""Batches of images: small data sets stay on the device, large ones are read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from labelnoise.datasets import Images
+
+_PADDING = 1 / 8  # of a small image's height, on all sides; it is cropped inside at random
+_SHORT_SIDE, _CROP = 256, 224  # of a large image
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class BatchSource(Protocol):
+    """Images by their numbers, as batches of normalised tensors on the device."""
+
+    size: int
+
+    def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
+        """Images of each array of numbers, (B, 3, H, W); cropped and flipped if `augment`."""
+
+
+def batch_source(images: Images, like: Images, device: torch.device, n_workers: int) -> BatchSource:
+    """Give images as batches, normalised by the colours of `like`: the training images."""
+    if images.array is None or like.array is None:
+        return _Files(images, device, n_workers)
+    colours = like.array[:: max(1, len(like) // 5000)].reshape(-1, 3) / 255
+    return _Resident(images.array, device, colours.mean(axis=0), colours.std(axis=0) + 1e-6)
+
+
+class _Resident:
+    """Images that stay on the device as bytes, and are cropped and flipped there."""
+
+    def __init__(
+        self, images: np.ndarray, device: torch.device, mean: np.ndarray, std: np.ndarray
+    ) -> None:
+        self._padding = round(_PADDING * images.shape[1])
+        sides = (self._padding, self._padding)
+        padded = np.pad(images, ((0, 0), sides, sides, (0, 0)))
+        self._pixels = torch.from_numpy(padded).to(device)
+        self._mean = torch.tensor(mean * 255, dtype=torch.float32, device=device)
+        self._scale = torch.tensor(1 / (std * 255), dtype=torch.float32, device=device)
+        self._down = torch.arange(images.shape[1], device=device)
+        self._across = torch.arange(images.shape[2], device=device)
+        self.size = int(images.shape[1])
+
+    def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
+        device = self._pixels.device
+        random = torch.Generator(device).manual_seed(seed)
+        last = len(self._across) - 1
+        for numbers in order:
+            index = torch.from_numpy(numbers).to(device, non_blocking=True)
+            if augment:
+                shape = (2, len(index), 1)
+                shift = torch.randint(2 * self._padding + 1, shape, device=device, generator=random)
+                mirrored = torch.rand(shape[1:], device=device, generator=random) < 0.5
+                down = shift[0] + self._down
+                across = shift[1] + torch.where(mirrored, last - self._across, self._across)
+            else:
+                down = (self._down + self._padding).expand(len(index), -1)
+                across = (self._across + self._padding).expand(len(index), -1)
+            pixels = self._pixels[index[:, None, None], down[:, :, None], across[:, None, :]]
+            yield ((pixels - self._mean) * self._scale).permute(0, 3, 1, 2)
+
+
+class _Files:
+    """Images read from their files by worker processes, whatever their sizes."""
+
+    def __init__(self, images: Images, device: torch.device, n_workers: int) -> None:
+        self._images, self._device, self._n_workers = images, device, n_workers
+        self.size = _CROP
+
+    def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
+        mean = torch.tensor(_IMAGENET_MEAN, device=self._device)
+        std = torch.tensor(_IMAGENET_STD, device=self._device)
+        on_gpu = self._device.type == "cuda"
+        loader = DataLoader(
+            _Crops(self._images, augment, seed),
+            batch_sampler=[numbers.tolist() for numbers in order],
+            num_workers=self._n_workers,
+            pin_memory=on_gpu,
+        )
+        for pixels in loader:
+            pixels = pixels.to(self._device, non_blocking=True)
+            yield ((pixels / 255 - mean) / std).permute(0, 3, 1, 2)
+
+
+class _Crops(Dataset[Tensor]):
+    """Square crops of images; the random ones depend on the seed and the image alone."""
+
+    def __init__(self, images: Images, augment: bool, seed: int) -> None:
+        self._images, self._augment, self._seed = images, augment, seed
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, number: int) -> Tensor:
+        from PIL import Image
+
+        image = Image.fromarray(self._images[number])
+        scale = _SHORT_SIDE / min(image.size)
+        image = image.resize(
+            (max(_CROP, round(image.width * scale)), max(_CROP, round(image.height * scale))),
+            Image.Resampling.BILINEAR,
+        )
+        free = np.array([image.width - _CROP, image.height - _CROP])
+        left, top = free // 2
+        mirrored = False
+        if self._augment:
+            random = np.random.default_rng((self._seed, number))
+            left, top = random.integers(free, endpoint=True)
+            mirrored = random.random() < 0.5
+        pixels = np.array(image.crop((left, top, left + _CROP, top + _CROP)))
+        return torch.from_numpy(pixels[:, ::-1].copy() if mirrored else pixels)

@@ -1,0 +1,70 @@
+"""Part-dependent T: each example mixes the matrices of its parts, which anchor points show."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.decomposition import NMF
+
+_SHARE_OF_ANCHORS = 0.01  # of the data, for each class
+_STEPS = 500
+
+
+def part_dependent(
+    representations: np.ndarray,
+    posteriors: np.ndarray,
+    n_parts: int,
+    percentile: float,
+    random_state: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a matrix for each part so that anchor points have the rows that a network predicts.
+
+    Parameters
+    ----------
+    representations : array of shape (N, d)
+        Not negative.
+    posteriors : array of shape (N, K)
+        A network's predicted P(label | x).
+    n_parts : int
+        Into how many parts the representations are factored.
+    percentile : float
+        For each class, examples whose posterior is above this percentile are no anchors.
+    random_state : int
+        Of the factorisation.
+
+    Returns
+    -------
+    weights, parts : arrays of shape (N, n_parts) and (n_parts, K, K)
+        ``T(x_n) = sum_j weights[n, j] parts[j]``; rows of all sum to 1.
+    """
+    factors = NMF(n_parts, init="nndsvda", max_iter=100, tol=1e-3, random_state=random_state)
+    activations = factors.fit_transform(np.maximum(representations, 0)) + 1e-9
+    weights = activations / activations.sum(axis=1, keepdims=True)
+    n, K = posteriors.shape
+    n_anchors = max(5, round(_SHARE_OF_ANCHORS * n))
+    parts = np.empty((n_parts, K, K))
+    for i in range(K):
+        score = posteriors[:, i].copy()
+        score[score > np.percentile(score, percentile)] = -1
+        anchors = np.argsort(-score, kind="stable")[:n_anchors]
+        parts[:, i] = _rows(weights[anchors], posteriors[anchors])
+    return weights, parts
+
+
+def _rows(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Probability rows R that minimise ``||weights R - targets||^2``, by projected gradient."""
+    n_parts, K = weights.shape[1], targets.shape[1]
+    gram, cross = weights.T @ weights, weights.T @ targets
+    step = 1 / float(np.linalg.norm(gram, 2) + 1e-12)
+    rows = np.tile(targets.mean(axis=0), (n_parts, 1))
+    for _ in range(_STEPS):
+        rows = _on_simplex(rows - step * (gram @ rows - cross))
+    return rows.reshape(n_parts, K)
+
+
+def _on_simplex(rows: np.ndarray) -> np.ndarray:
+    """The nearest probability vector to each row."""
+    K = rows.shape[1]
+    descending = -np.sort(-rows, axis=1)
+    excess = (np.cumsum(descending, axis=1) - 1) / np.arange(1, K + 1)
+    last = (descending > excess).sum(axis=1) - 1
+    return np.maximum(rows - excess[np.arange(len(rows)), last][:, None], 0)
