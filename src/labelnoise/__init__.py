@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from labelnoise.consensus import Consensus
     from labelnoise.groups import GroupHOC
     from labelnoise.hoc import HOC
+    from labelnoise.linear import ForwardClassifier
     from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 
@@ -22,6 +23,7 @@ __all__ = [
     "HOC",
     "AnnotatorHOC",
     "Consensus",
+    "ForwardClassifier",
     "GroupHOC",
     "LabelNoiseError",
     "LabelNoiseWarning",
@@ -37,6 +39,7 @@ _HOMES = {
     "HOC": "hoc",
     "AnnotatorHOC": "annotators",
     "Consensus": "consensus",
+    "ForwardClassifier": "linear",
     "GroupHOC": "groups",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",

@@ -1,0 +1,308 @@
+"""What the estimators share: reading data, checking settings, warning, and their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import labelnoise
+from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+from labelnoise._files import write_then_rename
+from labelnoise._labels import class_names, encode_labels
+from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
+from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
+
+_FORMAT = "labelnoise estimate"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a fitted array must be to be read from a file."""
+
+    axes: str
+    """A letter for each axis. Axes of one letter, in all arrays of an estimate, are as long."""
+    holds: str = "shares"
+    """"shares": the last axis sums to 1; "numbers"; "names"; or the letter of the axis in which
+    its whole numbers are places, with -1 for none."""
+    optional: bool = False
+    """Whether None may stand in its place."""
+
+    def read(self, values: Any) -> Any:
+        """Give the array that was written; `axes` and places are checked with the others."""
+        if values is None and self.optional:
+            return None
+        if self.holds == "names":
+            array = np.array(values)
+            right = array.dtype.kind in "fiubU"
+        elif self.holds in ("shares", "numbers"):
+            array = np.array(values, float)
+            right = bool(np.isfinite(array).all())
+            if self.holds == "shares":
+                right &= array.min() >= 0 and np.allclose(array.sum(axis=-1), 1)
+        else:
+            array = np.array(values)
+            right = array.dtype.kind == "i" and array.min() >= -1
+        if not right or array.ndim != len(self.axes):
+            raise ValueError(f"{self.holds} of {len(self.axes)} axes were expected")
+        return array if self.axes else float(array)
+
+
+class Estimator(BaseEstimator):
+    """Base of the estimators, which have `metric`, `classes` and `unlabeled` among their settings.
+
+    `_stored` says what the files of an estimator hold: fitted names, without their underscore.
+    """
+
+    _stored: ClassVar[dict[str, Stored]]
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Features (or None), class numbers, classes."""
+        if X is not None:
+            X = self._features(X)
+        labels, classes = encode_labels(y, self.classes, self.unlabeled)
+        n = len(labels)
+        if X is not None and len(X) != n:
+            raise LabelNoiseError(
+                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
+                f"labels: inconsistent numbers of samples"
+            )
+        if n < 3:
+            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
+        expect_two_classes(classes, labels)
+        return X, labels, classes
+
+    def _features(self, X: Any) -> np.ndarray:
+        if sp.issparse(X):
+            raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
+        try:
+            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
+        except ValueError as error:
+            raise LabelNoiseError(str(error)) from error
+        if X.dtype.kind not in "fiub":
+            raise LabelNoiseError(f"Expected features to be numbers, but their type is {X.dtype}")
+        if len(X) < 3:
+            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {len(X)}")
+        if X.dtype.kind == "f":
+            finite = np.isfinite(X)
+            if not finite.all():
+                row, column = np.argwhere(~finite)[0]
+                raise LabelNoiseError(
+                    f"Expected finite features, but X contains NaN or infinity: row {row}, "
+                    f"column {column} is {X[row, column]} ({(~finite).sum()} such values in "
+                    f"{(~finite).any(axis=1).sum()} rows). Fill them in or drop those rows"
+                )
+        return X
+
+    def _usable_rows(
+        self, X: Any, labels: np.ndarray, neighbors: Any, least: int
+    ) -> tuple[np.ndarray, list[Finding]]:
+        """Rows that take part, more than `least`, and what to say of X.
+
+        Where neighbours are given all do: row numbers must stay what they are.
+        """
+        if X is None and neighbors is None:
+            raise LabelNoiseError("Expected X or neighbors, but both are None")
+        if neighbors is not None:
+            return np.arange(len(labels)), [check_duplicates(X, labels)]
+        usable, notes = labels >= 0, []
+        zero = ~X.any(axis=1)
+        if self.metric == "cosine" and zero.any():
+            usable &= ~zero
+            notes.append(
+                Finding(
+                    "zero vectors",
+                    False,
+                    float(zero.mean()),
+                    f"{zero.sum()} examples are zero vectors, which have no direction and so no "
+                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
+                    f"see why the encoder gives zeros.",
+                )
+            )
+        rows = np.flatnonzero(usable)
+        if least >= len(rows):
+            raise LabelNoiseError(
+                f"Expected n_neighbors < the number of labelled examples, but n_neighbors = "
+                f"{least}, and there are {len(rows)}"
+            )
+        return rows, [*notes, check_duplicates(X[rows], labels[rows])]
+
+    def _neighbors(
+        self,
+        X: Any,
+        labels: np.ndarray,
+        given: Any,
+        sources: np.ndarray | None,
+        n_neighbors: int,
+        progress: Progress | None = None,
+    ) -> Neighbors:
+        """The neighbours that are given, or those found, outside each example's source."""
+        if given is not None:
+            return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
+        return nearest_neighbors(X, n_neighbors, self.metric, sources=sources, progress=progress)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimate to a JSON file; `load` reads it.
+
+        What it was counted from, the triples and the examples' labels, is not in it.
+        """
+        check_is_fitted(self)
+        head = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "written_by": f"labelnoise {labelnoise.__version__}",
+        }
+        try:
+            text = json.dumps(head | self._content(), indent=1, allow_nan=False)
+        except TypeError as error:
+            raise LabelNoiseError(
+                f"Expected settings and names that JSON can hold, but {error}"
+            ) from error
+        with write_then_rename(path) as file:
+            file.write(text.encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an estimate that `save` wrote."""
+        try:
+            content = json.loads(Path(path).read_text("utf-8"))
+            if content["format"] != _FORMAT or content["version"] != _VERSION:
+                raise ValueError(f"its format is {content['format']!r}, {content['version']!r}")
+            return cls._from_content(content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LabelNoiseError(
+                f"Expected an estimate written by {cls.__name__}.save, but {path} cannot be read "
+                f"as one: {error}"
+            ) from error
+
+    def _content(self) -> dict[str, Any]:
+        """All that is written of a fitted estimator."""
+        settings = {name: _plain(value) for name, value in self.get_params().items()}
+        if self.classes is not None:
+            settings["classes"] = class_names(self.classes).tolist()
+        if not isinstance(settings.get("random_state"), int | None):
+            settings["random_state"] = None
+        content: dict[str, Any] = {"estimator": type(self).__name__, "settings": settings}
+        for name in self._stored:
+            content[name] = _plain(getattr(self, f"{name}_"))
+        content["n_features_in"] = getattr(self, "n_features_in_", None)
+        if hasattr(self, "diagnostics_"):
+            content["diagnostics"] = [vars(finding) for finding in self.diagnostics_]
+        return content
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> Self:
+        if content["estimator"] != cls.__name__:
+            raise ValueError(f"it is one of {content['estimator']}")
+        est = cls(**content["settings"])
+        length: dict[str, int] = {}
+        for name, stored in cls._stored.items():
+            array = stored.read(content[name])
+            for axis, size in zip(stored.axes, np.shape(array), strict=False):
+                if length.setdefault(axis, size) != size:
+                    raise ValueError(f"the size of {name} does not fit")
+            setattr(est, f"{name}_", array)
+        for name, stored in cls._stored.items():
+            if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
+                raise ValueError(f"{name} has numbers that are too large")
+        if content["n_features_in"] is not None:
+            est.n_features_in_ = int(content["n_features_in"])
+        if "diagnostics" in content:
+            est.diagnostics_ = Diagnostics(tuple(Finding(**f) for f in content["diagnostics"]))
+        return est
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's arrays and numbers as JSON holds them."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def expect_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Meet a setting that has a few values."""
+    if value not in allowed:
+        raise LabelNoiseError(f"Expected {name} to be one of {allowed}, but {name} = {value!r}")
+
+
+def expect_whole(name: str, value: Any, least: int) -> None:
+    """Meet a setting that is a number of things."""
+    if not (isinstance(value, int | np.integer) and value >= least):
+        raise LabelNoiseError(
+            f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
+        )
+
+
+def expect_shrinkage(value: Any) -> None:
+    """Meet a setting that is "auto" or how much something else counts."""
+    number = isinstance(value, int | float | np.number)
+    if value != "auto" and not (number and 0 <= float(value) < np.inf):
+        raise LabelNoiseError(
+            f'Expected shrinkage to be "auto" or a finite number >= 0, but shrinkage = {value!r}'
+        )
+
+
+def expect_two_classes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Class numbers that occur, of which there must be two."""
+    occurring = np.unique(labels[labels >= 0])
+    if len(occurring) < 2:
+        raise LabelNoiseError(
+            f"Expected at least two classes among the labels, but the number of classes is "
+            f"{len(occurring)}: {classes[occurring].tolist()}"
+        )
+    return occurring
+
+
+def encode_names(
+    values: Any, n: int, what: str, each: str = "example"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
+    values = np.asarray(values)
+    if values.shape != (n,):
+        raise LabelNoiseError(
+            f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
+            f"are {n} labels"
+        )
+    missing = values != values
+    if values.dtype.kind == "O":
+        # Of pandas.NA not even that can be said.
+        itself = [value is not None and (value == value) is True for value in values.tolist()]
+        missing = ~np.array(itself, bool)
+    if missing.any():
+        raise LabelNoiseError(
+            f"Expected no {what} to be missing, but row {np.flatnonzero(missing)[0]} has none "
+            f"({missing.sum()} such rows): leave them out, or give them one of their own"
+        )
+    try:
+        names, number = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise LabelNoiseError(
+            f"Expected {what}s of one kind, but they cannot be put in order: {error}"
+        ) from error
+    return names, number.astype(np.intp)
+
+
+def source_numbers(sources: Any, n: int) -> np.ndarray | None:
+    """The number (n,) of each example's source; None where there are none."""
+    return None if sources is None else encode_names(sources, n, "source")[1]
+
+
+def warn_of(findings: Iterable[Finding]) -> None:
+    """Warn the caller of `fit` of what is not right."""
+    for finding in findings:
+        if not finding.ok:
+            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=3)

@@ -1,0 +1,371 @@
+"""Learning with T on tables and frozen features, by linear models: no network is needed.
+
+All rests on the forward loss of a linear softmax model h, ``-log (T' h(x))[y]``. With the posterior
+of the clean class, ``q[k] = h(x)[k] T[k, y] / (T' h(x))[y]``, its gradient by the logits is
+``h(x) - q``, and by ``T[k, y]`` it is ``-q[k] / T[k, y]``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit, logit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from labelnoise._blocks import row_blocks
+from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+from labelnoise._estimator import expect_two_classes, expect_whole
+from labelnoise._labels import encode_labels
+from labelnoise.consensus import _class_numbers
+from labelnoise.hoc import HOC
+from labelnoise.noise import _check_transition
+
+_BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
+_FOLDS = 3
+_NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
+_LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
+_LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
+
+
+class ForwardClassifier(ClassifierMixin, BaseEstimator):
+    """Learn to predict the clean class from noisy labels, with the forward correction.
+
+    Maximises the likelihood of the noisy labels, ``sum_n log (T' f(x_n))[y_n]``: f predicts the
+    clean class, and T what annotators make of it (Patrini et al., "Making Deep Neural Networks
+    Robust to Label Noise", 2017). Features are taken as they are: scale them first, as below.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        With `predict_proba` and `sample_weight`. Trained by EM: example n counts as class k by
+        ``f_k(x_n) T[k, y_n]``, with f from folds without it, until the held-out likelihood stops
+        rising. By default a multinomial logistic regression, trained on the likelihood itself.
+    transition_matrix : array of shape (K, K), optional
+        T in the order of the sorted labels. By default `HOC` estimates it.
+    C : float, default=1.0
+        Of the logistic regression: inverse strength of the l2 penalty, as in scikit-learn's.
+    max_iter : int, default=200
+        Most steps of L-BFGS, or of EM.
+    random_state : int or Generator, optional
+        For the folds of EM.
+
+    Attributes
+    ----------
+    classes_, transition_matrix_ : arrays of shape (K,) and (K, K)
+    hoc_ : HOC
+        The estimate of T, where none was given.
+    coef_, intercept_ : arrays of shape (K, d) and (K,)
+        Of the logistic regression, also for two classes.
+    estimator_ : classifier
+        The fitted `estimator`, which predicts class numbers.
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from labelnoise.noise import pair_flip
+    >>> X, clean = load_digits(return_X_y=True)
+    >>> noisy = pair_flip(clean[:1000], 0.4, random_state=0)
+    >>> forward = ForwardClassifier(transition_matrix=noisy.transition_matrix, C=0.1)
+    >>> model = make_pipeline(StandardScaler(), forward).fit(X[:1000], noisy.labels)
+    >>> bool(model.score(X[1000:], clean[1000:]) > 0.85)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        transition_matrix: Any = None,
+        C: float = 1.0,
+        max_iter: int = 200,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.transition_matrix = transition_matrix
+        self.C = C
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> ForwardClassifier:
+        """Learn from features (N, d) and noisy labels (N,); None and NaN are left out."""
+        expect_whole("max_iter", self.max_iter, 1)
+        X = _features(X, partial(validate_data, self, ensure_min_samples=2))
+        labels, classes = encode_labels(y)
+        as_labels(labels, len(X), len(classes), least=-1)
+        expect_two_classes(classes, labels)
+        if self.transition_matrix is None:
+            self.hoc_ = HOC().fit(X, y)
+            T = self.hoc_.transition_matrix_
+        else:
+            T = _check_transition(self.transition_matrix, len(classes), "transition_matrix")
+        if not T.any(axis=0).all():
+            raise LabelNoiseError(
+                f"Expected a transition_matrix by which each label in y is possible, but its "
+                f"column of {classes[~T.any(axis=0)][0]} is zero"
+            )
+        X, labels = X[labels >= 0], labels[labels >= 0]
+        if self.estimator is None:
+            options = {"maxiter": self.max_iter, "ftol": 1e-9}
+            weights, self.n_iter_ = _fit_softmax(X, labels, T, self.C, **options)
+            self.coef_, self.intercept_ = weights[:, :-1], weights[:, -1]
+        else:
+            self.estimator_, self.n_iter_ = self._fit_by_em(X, labels, T)
+        self.classes_, self.transition_matrix_ = classes, T
+        if self.n_iter_ == self.max_iter:
+            warnings.warn(
+                f"The search used up its max_iter = {self.max_iter} steps: scale the features, or "
+                f"raise max_iter.",
+                LabelNoiseWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(N, K) probability of each clean class."""
+        check_is_fitted(self, "transition_matrix_")
+        X = _features(X, partial(validate_data, self, reset=False))
+        if self.estimator is None:
+            return softmax(X @ self.coef_.T + self.intercept_, axis=1)
+        return _predict_all(self.estimator_, X, len(self.classes_))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(N,) most probable clean class."""
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def _fit_by_em(self, X: np.ndarray, labels: np.ndarray, T: np.ndarray) -> tuple[Any, int]:
+        """Fitted estimator, and the steps taken.
+
+        A model that remembers its examples would confirm their labels, so each example's class is
+        predicted by a model that was fitted without it.
+        """
+        model = self.estimator
+        if not (hasattr(model, "predict_proba") and has_fit_parameter(model, "sample_weight")):
+            raise LabelNoiseError(
+                f"Expected an estimator with predict_proba and sample_weight, but it is {model!r}"
+            )
+        fold = np.random.default_rng(self.random_state).permutation(len(X)) % _FOLDS
+        chance = T.T[labels]
+        posterior = best = chance / chance.sum(axis=1, keepdims=True)
+        clean, highest, step = np.empty_like(chance), -np.inf, 0
+        while step < self.max_iter:
+            step += 1
+            for held_out in (fold == number for number in range(_FOLDS)):
+                fitted = _weighted_fit(model, X[~held_out], posterior[~held_out])
+                clean[held_out] = _predict_all(fitted, X[held_out], len(T))
+            joint = chance * np.maximum(clean, _LEAST_CHANCE)
+            total = joint.sum(axis=1, keepdims=True)
+            likelihood = np.log(total).mean()
+            if likelihood < highest + _LEAST_GAIN:
+                break
+            highest, best, posterior = likelihood, posterior, joint / total
+        return _weighted_fit(model, X, best), step
+
+
+def noisy_posteriors(
+    X: Any, y: Any, n_classes: int, *, n_splits: int = 3, C: float = 0.03, random_state: int = 0
+) -> np.ndarray:
+    """Predict P(label | x) of each example from the others, as (N, n_classes) float32.
+
+    By multinomial logistic regression on standardised features X (N, d) and noisy class numbers,
+    fitted to all but one of `n_splits` folds. The default of `C` (as in `ForwardClassifier`) is
+    right for hundreds of examples, where 1 overfits, and makes no difference for many.
+    """
+    expect_whole("n_splits", n_splits, 2)
+    X, labels, _ = _standardised(X, y, n_classes)
+    fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
+    result = np.empty((len(X), n_classes), np.float32)
+    for held_out in (fold == number for number in range(n_splits)):
+        rest = X[~held_out], labels[~held_out]
+        weights, _ = _fit_softmax(*rest, np.eye(n_classes), C, maxiter=100, ftol=1e-6)
+        weights = weights.astype(np.float32)
+        result[held_out] = softmax(X[held_out] @ weights[:, :-1].T + weights[:, -1], axis=1)
+    return result
+
+
+class TransitionLayer(NamedTuple):
+    """A T, and the model ``softmax(X @ coef.T + intercept)`` of the clean class learnt with it."""
+
+    transition_matrix: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+
+
+def fit_transition_layer(
+    X: Any, y: Any, n_classes: int, *, volume: float = 0.0, C: float = 1.0
+) -> TransitionLayer:
+    """Learn T and a linear softmax model h together, from the noisy labels alone.
+
+    Minimises ``-mean_n log (T' h(x_n))[y_n] + volume * log det T`` and a penalty of h, for which
+    features X (N, d) are standardised. A strong penalty (small `C`) takes sharpness from h, and T
+    makes up for it. Rows of T are normalised from a unit diagonal and sigmoids, so that none has
+    its maximum off the diagonal, where at first about half of it is. Nothing is random.
+    """
+    X, labels, scaler = _standardised(X, y, n_classes)
+    off = ~np.eye(n_classes, dtype=bool)
+    size = n_classes * (X.shape[1] + 1)
+
+    def unpack(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raw = np.eye(n_classes)
+        raw[off] = expit(parameters[size:])
+        return parameters[:size].reshape(n_classes, -1), raw
+
+    def objective(parameters: np.ndarray, forward_loss: Callable) -> tuple[float, np.ndarray]:
+        weights, raw = unpack(parameters)
+        total = raw.sum(axis=1, keepdims=True)
+        T = raw / total
+        loss, by_weights, joint = forward_loss(weights, T)
+        by_T = -joint / T
+        if volume:
+            log_det = np.linalg.slogdet(T)[1]
+            if np.isneginf(log_det):
+                raise LabelNoiseError(
+                    f"Expected a volume that leaves T invertible, but with volume = {volume} its "
+                    f"determinant goes to 0"
+                )
+            loss += volume * log_det
+            by_T += volume * np.linalg.inv(T).T
+        by_raw = (by_T - (by_T * T).sum(axis=1, keepdims=True)) / total
+        return loss, np.concatenate([by_weights.ravel(), (by_raw * raw * (1 - raw))[off]])
+
+    start = np.concatenate([np.zeros(size), np.full(off.sum(), logit(1 / n_classes))])
+    # At 1e-7 T's error changes by .003 at most, and pair noise takes three times as long.
+    found, _ = _minimise(objective, start, X, labels, C, maxiter=300, ftol=1e-6)
+    weights, raw = unpack(found)
+    coef = weights[:, :-1] / scaler.scale_
+    intercept = weights[:, -1] - coef @ scaler.mean_
+    return TransitionLayer(raw / raw.sum(axis=1, keepdims=True), coef, intercept)
+
+
+def as_labels(labels: Any, n: int, n_classes: int, least: int = 0) -> np.ndarray:
+    """Class numbers (n,) from `least` on."""
+    labels = _class_numbers(labels, n_classes, least)
+    if labels.shape != (n,):
+        raise LabelNoiseError(
+            f"Expected a label for each of the {n} examples, but labels has shape {labels.shape}: "
+            f"inconsistent numbers of samples"
+        )
+    return labels
+
+
+def _features(X: Any, check: Callable[..., Any] = check_array) -> np.ndarray:
+    """X by one of scikit-learn's checks: doubles stay doubles, all else becomes float32."""
+    try:
+        X = check(X, accept_sparse=True, dtype=[np.float32, np.float64])
+    except ValueError as error:
+        raise LabelNoiseError(str(error)) from error
+    if sp.issparse(X):
+        raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
+    return X
+
+
+def _standardised(
+    X: Any, labels: Any, n_classes: int
+) -> tuple[np.ndarray, np.ndarray, StandardScaler]:
+    X = _features(X)
+    scaler = StandardScaler().fit(X)
+    scaled = scaler.transform(X).astype(np.float32, copy=False)
+    return scaled, as_labels(labels, len(X), n_classes), scaler
+
+
+def _fit_softmax(
+    X: np.ndarray, labels: np.ndarray, T: np.ndarray, C: float, **options: Any
+) -> tuple[np.ndarray, int]:
+    """Weights (K, d + 1) of least forward loss, the last the intercepts, and the steps taken."""
+    shape = (len(T), X.shape[1] + 1)
+
+    def objective(weights: np.ndarray, forward_loss: Callable) -> tuple[float, np.ndarray]:
+        loss, gradient, _ = forward_loss(weights.reshape(shape), T)
+        return loss, gradient.ravel()
+
+    start = np.zeros(shape[0] * shape[1])
+    weights, steps = _minimise(objective, start, X, labels, C, **options)
+    return weights.reshape(shape), steps
+
+
+def _minimise(
+    objective: Callable, start: np.ndarray, X: np.ndarray, y: np.ndarray, C: float, **options: Any
+) -> tuple[np.ndarray, int]:
+    """Minimise ``objective(parameters, forward_loss)`` by L-BFGS, and count its steps.
+
+    forward_loss takes weights (K, d + 1) and T. It returns the mean forward loss with its penalty,
+    the gradient by the weights, and the posterior joint (K, K) of clean class and label.
+    """
+    if not C > 0:
+        raise LabelNoiseError(f"Expected C > 0, but C = {C}")
+    n = len(X)
+    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    shares = [slice(i * n // threads, (i + 1) * n // threads) for i in range(threads)]
+
+    def forward_loss(weights: np.ndarray, T: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        with np.errstate(divide="ignore"):
+            model = weights.astype(X.dtype), np.log(T).astype(X.dtype)
+        parts = pool.map(lambda rows: _forward_sums(X[rows], y[rows], *model), shares)
+        losses, gradients, joints = zip(*parts, strict=True)
+        # Two classes have one difference of weights, which scikit-learn penalises: twice as much.
+        penalty = (2 if len(T) == 2 else 1) / (C * n)
+        gradient = np.sum(gradients, axis=0) / n
+        gradient[:, :-1] += penalty * weights[:, :-1]
+        loss = sum(losses) / n + penalty / 2 * (weights[:, :-1] ** 2).sum()
+        return loss, gradient, np.sum(joints, axis=0) / n
+
+    options |= {"gtol": 1e-6, "maxcor": 20}
+    search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        found = minimize(objective, start, (forward_loss,), **search)
+    return found.x, max(found.nit, 1)
+
+
+def _forward_sums(
+    X: np.ndarray, labels: np.ndarray, weights: np.ndarray, log_T: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Sums over examples of the loss, its gradient by the weights, and the posterior joint."""
+    K = len(log_T)
+    loss, gradient, joint = 0.0, np.zeros(weights.shape), np.zeros((K, K))
+    for rows in row_blocks(len(X), X.shape[1] + K, _BLOCK_BYTES):
+        x, y = X[rows], labels[rows]
+        clean = weights[:, :-1] @ x.T + weights[:, -1:]
+        posterior = clean + log_T[:, y]
+        loss += (_softmax_in_place(clean) - _softmax_in_place(posterior)).sum(dtype=np.float64)
+        for k in range(K):
+            joint[k] += np.bincount(y, posterior[k], K)
+        clean -= posterior
+        gradient[:, :-1] += clean @ x
+        gradient[:, -1] += clean.sum(axis=1)
+    return loss, gradient, joint
+
+
+def _softmax_in_place(logits: np.ndarray) -> np.ndarray:
+    """Turn columns into probabilities, and return the logarithm of the sum of exponentials."""
+    largest = logits.max(axis=0)
+    logits -= largest
+    np.exp(logits, out=logits)
+    total = logits.sum(axis=0)
+    logits /= total
+    return largest + np.log(total)
+
+
+def _weighted_fit(estimator: Any, X: np.ndarray, posterior: np.ndarray) -> Any:
+    """Fit to a copy of each example for each class, with the posterior as weight."""
+    rows, classes = np.nonzero(posterior > _NEGLIGIBLE)
+    return clone(estimator).fit(X[rows], classes, sample_weight=posterior[rows, classes])
+
+
+def _predict_all(estimator: Any, X: np.ndarray, K: int) -> np.ndarray:
+    """(N, K) probabilities by an estimator that may not have seen each class."""
+    result = np.zeros((len(X), K))
+    result[:, estimator.classes_] = estimator.predict_proba(X)
+    return result
