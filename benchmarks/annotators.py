@@ -4,7 +4,7 @@ AnnotatorHOC with one T for all and with one for each, beside crowd-kit's Dawid-
 majority vote (whose T is counted against the labels that it infers), on labels drawn from known
 matrices; then two labels per example, which do not identify T, completed by a neighbour's.
 
-    pip install labelnoise[bench]
+    pip install "labelnoise[bench-annotators]"
     python benchmarks/annotators.py        # about three minutes on two cores
 
 Where LABELNOISE_DATA names a folder that has CIFAR-10 with human labels, the last table uses two

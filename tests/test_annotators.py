@@ -1,5 +1,6 @@
 """Several annotators' labels: T for all, T for each, and what is said of bad tables."""
 
+import json
 import warnings
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 from sklearn.base import clone
 
 from labelnoise import HOC, Consensus, LabelNoiseError, LabelNoiseWarning, transition_error
-from labelnoise.annotators import AnnotatorHOC, _LatentClasses, label_triples
+from labelnoise.annotators import AnnotatorHOC, label_triples
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.scores import true_transition_matrix
-from labelnoise.solvers import solve
+from labelnoise.solvers import latent, solve
+from labelnoise.solvers.latent import LatentClasses
 from tests.conftest import clusters, pair_matrix, random_matrix, symmetric_matrix
 
 
@@ -136,7 +138,7 @@ def test_likelihood_is_the_formula(rng):
     """The sparse form is sum_i p_i prod_a T_a[i, l_a], and its posterior the terms of it."""
     K, T, p = 3, np.stack([random_matrix(3, rng) for _ in range(4)]), np.array([0.5, 0.3, 0.2])
     labels = annotate(rng.integers(0, K, 50), T, missing=0.4)
-    model = _LatentClasses(labels, np.arange(4), K)
+    model = LatentClasses(labels, np.arange(4), K)
     joint = np.array(
         [
             [p[i] * np.prod([T[a, i, k] for a, k in enumerate(row) if k >= 0]) for i in range(K)]
@@ -156,9 +158,9 @@ def test_likelihood_is_the_formula(rng):
 
 def test_em_never_loses_likelihood(unlike):
     """Each step of EM raises the likelihood, from either start."""
-    model = _LatentClasses(unlike[1], np.arange(5), 3)
+    model = LatentClasses(unlike[1], np.arange(5), 3)
     none = np.zeros((5, 1, 1))
-    fit = model.vote()
+    fit = model.votes()[0]
     before = -np.inf
     for _ in range(20):
         fit = model.em(fit, none, 1)
@@ -167,24 +169,37 @@ def test_em_never_loses_likelihood(unlike):
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # not informative
-@pytest.mark.parametrize(("fails", "seed"), [("vote", 1), ("triples", 3)])
-def test_each_start_finds_what_the_other_misses(fails, seed):
-    """EM from one of the two starts ends in a clearly worse optimum, the estimator in neither."""
+@pytest.mark.parametrize(("fails", "seed"), [("vote", 1), ("triples", 6), ("both", 30)])
+def test_some_start_finds_what_the_others_miss(fails, seed):
+    """EM from the triples or the vote ends in a clearly worse optimum, the estimator does not."""
     rng = np.random.default_rng(seed)
     A, K = 4, 8
     T = 0.2 * np.eye(K) + 0.8 * rng.dirichlet(np.full(K, 0.15), (A, K))
-    labels = annotate(rng.choice(K, 2000, p=np.full(K, 1 / K)), T, seed + 1000)
-    model = _LatentClasses(labels, np.arange(A), K)
+    labels = annotate(rng.choice(K, 700, p=np.full(K, 1 / K)), T, seed + 1000)
+    model = LatentClasses(labels, np.arange(A), K)
     solution = solve(label_triples(labels, K))
     common = np.repeat(solution.transition_matrix[None], A, axis=0)
-    starts = {"vote": model.vote(), "triples": model.start(common, solution.class_prior, "")}
+    starts = {"vote": model.votes()[0], "triples": model.start(common, solution.class_prior, "")}
     reached = {
         name: model.em(start, np.zeros((A, 1, 1)), 500).objective for name, start in starts.items()
     }
     est = AnnotatorHOC(per_annotator=True, shrinkage=0).fit(labels)
     own = model.posterior(est.transition_matrices_, est.class_prior_)[1]
-    assert own > reached[fails] + 20
-    assert own >= max(reached.values()) - 0.1
+    failed = max(reached.values()) if fails == "both" else reached[fails]
+    assert own > failed + 20
+    assert own >= max(reached.values()) - 0.5
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # not informative
+def test_habits_do_not_name_the_classes():
+    """The habits of one annotator, which the others do not have, are not taken for the truth."""
+    rng = np.random.default_rng(0)
+    A, K = 4, 8
+    T = 0.2 * np.eye(K) + 0.8 * rng.dirichlet(np.full(K, 0.15), (A, K))
+    est = AnnotatorHOC(per_annotator=True).fit(annotate(rng.integers(0, K, 2000), T))
+    assert (est.transition_matrix_.argmax(axis=1) != np.arange(K)).any()
+    for found, true in zip(est.transition_matrices_, T, strict=True):
+        assert transition_error(found, true) < 0.25
 
 
 def test_triples_weigh_one_an_example():
@@ -298,6 +313,105 @@ def test_neighbours_only_where_labels_are_short(alike):
     assert transition_error(est.transition_matrix_, T) < 0.08
 
 
+def test_neighbours_of_another_source():
+    """A frame's neighbour in its own video, labelled by copying, does not complete its triple."""
+    X, y = clusters(3, 1000, 0)
+    video = np.repeat(np.arange(1000), 2)
+    T = symmetric_matrix(3, 0.3)
+    labels = annotate(y, [T, T])[video]
+    frames = X[video] + 0.01 * np.random.default_rng(0).standard_normal((2000, X.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LabelNoiseWarning)
+        copied = AnnotatorHOC().fit(labels, X=frames)
+        est = AnnotatorHOC().fit(labels, X=frames, sources=video)
+        given = nearest_neighbors(frames, 5).indices
+        again = AnnotatorHOC().fit(labels, neighbors=given, sources=video)
+    assert np.diag(copied.neighbor_matrix_).min() > 0.95  # right, it says, as its copy is
+    np.testing.assert_allclose(np.diag(est.neighbor_matrix_), 0.7, atol=0.07)
+    assert transition_error(est.transition_matrix_, T) < 0.1
+    np.testing.assert_array_equal(again.transition_matrix_, est.transition_matrix_)
+
+
+def test_unlabelled_neighbours_are_passed_over():
+    """Of given neighbours the first that has a label completes the triple."""
+    labels = annotate(np.arange(200) % 2, [symmetric_matrix(2, 0.1)] * 2).astype(object)
+    labels[0] = None
+    nearest = (np.arange(200)[:, None] + [2, 4]) % 200
+    nearest[:, 0] = 0  # nobody's nearest neighbour has a label
+    nearest[[0, 196]] = 2, 4
+    nearest[196, 0] = 0
+    est = AnnotatorHOC().fit(labels, neighbors=nearest)
+    assert "199 examples" in est.diagnostics_["neighbours"].sentence
+
+
+def test_a_long_table(alike):
+    """A row for each label, in any order, gives what the table gives, with names."""
+    labels = alike[1][:500]
+    example, annotator = np.nonzero(labels >= 0)
+    order = np.random.default_rng(0).permutation(len(example))
+    example, annotator = example[order], annotator[order]
+    label = np.array(["ant", "bee", "cat"])[labels[example, annotator]]
+    names = np.array(list("pqrs"))[annotator]
+    est = AnnotatorHOC().fit_long([f"{e:03}" for e in example], names, label)
+    plain = AnnotatorHOC(unlabeled=-1).fit(labels)
+    np.testing.assert_allclose(est.transition_matrix_, plain.transition_matrix_)
+    labelled = (labels >= 0).any(axis=1)
+    np.testing.assert_allclose(est.predict_proba(), plain.predict_proba()[labelled], atol=1e-9)
+    assert est.annotators_.tolist() == list("pqrs")
+    assert est.examples_[:2].tolist() == ["000", "001"]
+    assert est.classes_.tolist() == ["ant", "bee", "cat"]
+
+
+def test_a_long_table_with_features():
+    """With X, examples are row numbers; one without labels is a row all the same."""
+    X, y = clusters(3, 600, 0)
+    labels = annotate(y, [symmetric_matrix(3, 0.2)] * 2)
+    labels[0] = -1
+    example, annotator = np.nonzero(labels >= 0)
+    est = AnnotatorHOC().fit_long(example, annotator, labels[example, annotator], X=X)
+    plain = AnnotatorHOC(unlabeled=-1).fit(labels, X=X)
+    np.testing.assert_array_equal(est.posterior_, plain.posterior_)
+    assert len(est.examples_) == 600
+
+
+@pytest.mark.parametrize(
+    ("example", "annotator", "label", "more", "message"),
+    [
+        ([0, 0, 1], ["a", "a", "b"], [0, 1, 1], {}, "annotator a gave example 0 several .1 such"),
+        ([0, 1], ["a", "b", "c"], [0, 1, 1], {}, r"one example for each label.*shape \(2,\)"),
+        ([0, 1, 2], ["a", None, "b"], [0, 1, 1], {}, "no annotator to be missing, but row 1"),
+        ([0, 1, 9], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "0 to 2, but.*from 0 to 9"),
+        (["u", "v", "w"], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "row numbers"),
+        ([0, 0, 1], ["a", "a", "b"], [0, 0, 1], {}, "none has more than 1"),
+    ],
+)
+def test_bad_long_tables(example, annotator, label, more, message):
+    """Labels that contradict each other, columns that do not fit; the same label twice is one."""
+    with pytest.raises(LabelNoiseError, match=message):
+        AnnotatorHOC().fit_long(example, annotator, label, **more)
+
+
+def test_saved_and_loaded(unlike, tmp_path):
+    """A file judges new labels as the estimate did, and has no examples of its own."""
+    names = pd.DataFrame(unlike[1], columns=list("pqrst"))
+    est = AnnotatorHOC(per_annotator=True, classes=range(3), shrinkage=np.float64(2)).fit(names)
+    est.save(tmp_path / "crew.json")
+    loaded = AnnotatorHOC.load(tmp_path / "crew.json")
+    np.testing.assert_array_equal(loaded.predict_proba(names), est.predict_proba(names))
+    np.testing.assert_array_equal(loaded.noise_rates_, est.noise_rates_)
+    assert loaded.annotators_.tolist() == list("pqrst")
+    assert loaded.diagnostics_ == est.diagnostics_
+    assert loaded.neighbor_matrix_ is None
+    assert loaded.shrinkage_ == 2
+    with pytest.raises(LabelNoiseError, match="not in a file"):
+        loaded.predict()
+    content = json.loads((tmp_path / "crew.json").read_text())
+    for change in ({"annotators": list("pq")}, {"class_prior": [1, 0]}, {"shrinkage": "much"}):
+        (tmp_path / "bad.json").write_text(json.dumps(content | change))
+        with pytest.raises(LabelNoiseError, match=r"AnnotatorHOC.save, but .*bad\.json"):
+            AnnotatorHOC.load(tmp_path / "bad.json")
+
+
 def test_annotators_without_common_examples(truth):
     """Two crews that never meet are told so; each crew's matrices are found all the same."""
     T = [symmetric_matrix(3, 0.2)] * 3 + [pair_matrix(3, 0.35)] * 3
@@ -337,10 +451,12 @@ def test_settings_are_scikit_learns(alike):
     np.testing.assert_array_equal(clone(est).fit(alike[1]).transition_matrices_, first)
 
 
-def test_steps_that_run_out_are_said(alike):
+def test_steps_that_run_out_are_said(alike, monkeypatch):
     """A limit of steps that is too low gives a warning."""
+    monkeypatch.setattr(latent.LatentClasses.em, "__defaults__", (1,))
+    monkeypatch.setattr(latent, "_START_STEPS", 1)
     with pytest.warns(LabelNoiseWarning, match="ran out of its"):
-        AnnotatorHOC(per_annotator=True, unlabeled=-1, max_iter=1).fit(alike[1])
+        AnnotatorHOC(per_annotator=True, unlabeled=-1).fit(alike[1])
 
 
 TABLE = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
@@ -361,7 +477,6 @@ TABLE = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
         (TABLE, {"metric": "manhattan"}, {}, "metric = 'manhattan'"),
         (TABLE, {"shrinkage": -1}, {}, "shrinkage = -1"),
         (TABLE, {"shrinkage": "some"}, {}, "shrinkage = 'some'"),
-        (TABLE, {"max_iter": 0}, {}, "max_iter = 0"),
         (TABLE, {}, {"X": np.eye(5)}, "X has 5 rows and labels 4"),
         (TABLE, {}, {"X": np.full((4, 2), np.nan)}, "NaN"),
         (TABLE, {}, {"neighbors": np.full((4, 1), 9)}, "range from 9 to 9"),

@@ -22,7 +22,8 @@ from labelnoise import (
 )
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip, symmetric
-from tests.conftest import clusters
+from labelnoise.soft import one_number, soft_consensus, solve_soft
+from tests.conftest import clusters, pair_matrix
 
 # Checks that scikit-learn leaves out, each with its reason.
 DOES_NOT_APPLY = {
@@ -246,6 +247,66 @@ def test_saved_and_loaded_without_pickle(data, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["estimate.json"]
 
 
+@pytest.mark.parametrize("soft", [0.03, one_number(0.03, 4), "one number", "estimate"])
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # no evidence of confusion
+def test_soft_clusterability(data, soft, tmp_path):
+    """HOC(soft=...) is solve_soft on the same triples, with its checks, and is saved with S."""
+    X, _, noisy, _ = data
+    est = HOC(soft=soft).fit(X, noisy)
+    expected = solve_soft(est.consensus_, soft)
+    np.testing.assert_array_equal(est.transition_matrix_, expected.transition_matrix)
+    np.testing.assert_array_equal(est.soft_matrix_, expected.S)
+    assert "soft fit" in est.diagnostics_
+    assert ("soft evidence" in est.diagnostics_) == isinstance(soft, str)
+    assert "fit" not in est.diagnostics_
+    est.save(tmp_path / "soft.json")
+    loaded = HOC.load(tmp_path / "soft.json")
+    np.testing.assert_array_equal(loaded.soft_matrix_, est.soft_matrix_)
+    np.testing.assert_array_equal(loaded.soft, soft)
+    np.testing.assert_array_equal(clone(loaded).fit(X, noisy).soft_matrix_, est.soft_matrix_)
+
+
+def test_a_given_s_undoes_the_confusion_of_neighbours():
+    """From triples with S = .1 off the diagonal, T is found with that S, and not without."""
+    T = pair_matrix(3, 0.2)
+    exact = soft_consensus(T, np.full(3, 1 / 3), one_number(0.1, 3), n_centers=100_000)
+    soft = HOC(soft=0.1).fit_consensus(exact)
+    np.testing.assert_allclose(soft.transition_matrix_, T, atol=1e-4)
+    plain = HOC().fit_consensus(exact)
+    assert transition_error(plain.transition_matrix_, T) > 0.1
+    assert plain.soft_matrix_ is None
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # copies do not fit
+def test_sources_are_no_neighbours(data, rng):
+    """Frames of one video, with one label: T is right only if they are kept apart."""
+    X, _, noisy, T = data
+    video = np.repeat(np.arange(len(X)), 3)
+    frames = X[video] + 0.01 * rng.standard_normal((len(video), X.shape[1]))
+    labels = noisy[video]
+    assert transition_error(HOC().fit(frames, labels).transition_matrix_, T) > 0.3
+    names = np.array([f"video {number}" for number in video])
+    est = HOC().fit(frames, labels, sources=names)
+    assert transition_error(est.transition_matrix_, T) < 0.1
+    given = nearest_neighbors(frames, 40).indices
+    again = HOC().fit(None, labels, neighbors=given, sources=names)
+    np.testing.assert_array_equal(again.transition_matrix_, est.transition_matrix_)
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (np.zeros(5), r"sources has shape \(5,\) and there are 6 labels"),
+        (["a", None, "b", "c", "d", "e"], r"row 1 has none \(1 such"),
+        (np.arange(6) % 2, "the number of sources is 2"),
+    ],
+)
+def test_bad_sources(sources, message):
+    """Sources that are too few, missing, or only one."""
+    with pytest.raises(LabelNoiseError, match=message):
+        HOC().fit(np.eye(6), LABELS, sources=sources)
+
+
 def test_loading_something_else_says_so(data, tmp_path):
     """Files that are missing, not JSON, of another kind or tampered with: one sentence."""
     HOC().fit(data[0], data[2]).save(tmp_path / "good.json")
@@ -257,9 +318,10 @@ def test_loading_something_else_says_so(data, tmp_path):
         "rows.json": json.dumps({**content, "transition_matrix": [[1, 1], [0, 1]]}),
         "prior.json": json.dumps({**content, "class_prior": [1, 1, 1, 1]}),
         "setting.json": json.dumps({**content, "settings": {"unknown": 1}}),
+        "local.json": json.dumps({**content, "estimator": "LocalHOC"}),
     }.items():
         (tmp_path / name).write_text(text)
-    for name in ("missing", "text", "list", "other", "rows", "prior", "setting"):
+    for name in ("missing", "text", "list", "other", "rows", "prior", "setting", "local"):
         with pytest.raises(LabelNoiseError, match=rf"{name}\.json"):
             HOC.load(tmp_path / f"{name}.json")
 
@@ -373,6 +435,8 @@ LABELS = np.array([0, 1, 0, 1, 0, 1])
         (np.eye(6), LABELS * 1j, {}, "omplex"),
         (np.eye(6), LABELS, {"n_neighbors": None}, "n_neighbors = None"),
         (np.eye(6), LABELS, {"sample_size": 5}, "n_rounds = None, sample_size = 5"),
+        (np.eye(6), LABELS, {"soft": 0.1, "solver": "paper"}, "with soft, but solver = 'paper'"),
+        (np.eye(6), LABELS, {"soft": 0.5}, "e < 1/K = 0.5"),
         (np.eye(6), LABELS, {"n_rounds": 2, "n_neighbors": 3}, "n_neighbors = 3"),
         (np.eye(6), LABELS, {"classes": [0, 1, None]}, "distinct labels"),
         (sp.csr_array(np.eye(6)), LABELS, {}, "parse"),
@@ -394,6 +458,8 @@ def test_bad_center_weight_and_rounds(data):
         HOC().fit(X, noisy, center_weight=np.ones(5))
     with pytest.raises(LabelNoiseError, match="with n_rounds"):
         HOC(n_rounds=2).fit(X, noisy, center_weight=np.ones(len(X)))
+    with pytest.raises(LabelNoiseError, match="with n_rounds"):
+        HOC(n_rounds=2).fit(X, noisy, sources=np.arange(len(X)))
 
 
 def test_a_failed_fit_changes_nothing(data):

@@ -1,10 +1,19 @@
 """A transition matrix for each neighbourhood."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from labelnoise import HOC, Consensus, LabelNoiseError, LocalHOC, transition_error
+from labelnoise import (
+    HOC,
+    Consensus,
+    LabelNoiseError,
+    LabelNoiseWarning,
+    LocalHOC,
+    transition_error,
+)
 from labelnoise.local import blend, local_errors
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.solvers._model import DenseModel, draw_triples
@@ -204,6 +213,54 @@ def test_same_seed_same_answer(two_halves):
     ]
     np.testing.assert_array_equal(runs[0].transition_matrices_, runs[1].transition_matrices_)
     assert (runs[0].members_[:, 0] != runs[2].members_[:, 0]).any()
+
+
+def test_saved_and_loaded(two_halves, tmp_path):
+    """A file brings back each example's T."""
+    X, y, noisy = two_halves
+    rng = np.random.default_rng(0)
+    est = LocalHOC(n_local=5, local_size=50, random_state=rng).fit(X, noisy)
+    est.save(tmp_path / "local.json")
+    loaded = LocalHOC.load(tmp_path / "local.json")
+    every = slice(None)
+    np.testing.assert_array_equal(loaded.transition_for(every), est.transition_for(every))
+    np.testing.assert_array_equal(local_errors(loaded, y, noisy), local_errors(est, y, noisy))
+    assert loaded.random_state is None
+    content = json.loads((tmp_path / "local.json").read_text())
+    for change in (
+        {"assignment": [5] * 4000},
+        {"members": [[4000]] * 5},
+        {"class_priors": content["class_priors"][:4]},
+        {"global": None},
+        {"estimator": "GroupHOC"},
+    ):
+        (tmp_path / "bad.json").write_text(json.dumps(content | change))
+        with pytest.raises(LabelNoiseError, match=r"LocalHOC.save, but .*bad\.json"):
+            LocalHOC.load(tmp_path / "bad.json")
+
+
+def test_what_is_left_out_is_said(two_halves):
+    """Zero vectors take no part, and the user hears of it."""
+    X, _, noisy = two_halves
+    X = X.copy()
+    X[:100] = 0
+    with pytest.warns(LabelNoiseWarning, match="100 examples are zero vectors"):
+        est = LocalHOC(n_local=3, local_size=50, random_state=0).fit(X, noisy)
+    assert (est.members_ >= 100).all()
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # copies do not fit
+def test_sources_form_no_triples(two_halves):
+    """Frames of one video are in one local set, but not in one triple."""
+    X, y, noisy = (part[:1500] for part in two_halves)
+    video = np.repeat(np.arange(1500), 3)
+    frames = X[video] + 0.01 * np.random.default_rng(0).standard_normal((4500, X.shape[1]))
+    est = LocalHOC(n_local=10, local_size=300, random_state=0)
+    together = local_errors(est.fit(frames, noisy[video]), y[video], noisy[video]).mean()
+    apart = est.fit(frames, noisy[video], sources=video)
+    assert local_errors(apart, y[video], noisy[video]).mean() < together / 2
+    with pytest.raises(LabelNoiseError, match="with n_rounds"):
+        LocalHOC.paper(local_size=300).fit(frames, noisy[video], sources=video)
 
 
 @pytest.mark.parametrize(

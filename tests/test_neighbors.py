@@ -11,7 +11,7 @@ from labelnoise import LabelNoiseError
 from labelnoise.neighbors import given_neighbors, nearest_neighbors
 
 
-def all_pairs(X, k, metric):
+def all_pairs(X, k, metric, sources=None):
     """Distances of all pairs, rounded so that ties are ties; the next row wins a tie."""
     X = np.asarray(X, float)
     if metric == "cosine":
@@ -22,6 +22,8 @@ def all_pairs(X, k, metric):
         D = np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1))
     D = np.round(D, 9)
     np.fill_diagonal(D, np.inf)
+    if sources is not None:
+        D[sources[:, None] == sources] = np.inf
     number = np.arange(len(X))
     ahead = (number - number[:, None]) % len(X)
     order = np.lexsort((ahead, D), axis=1)[:, :k]
@@ -168,6 +170,59 @@ def test_distances_are_those_of_all_pairs_on_any_grid(n, d, k, levels, tile, see
         found = nearest_neighbors(X, k, metric, tile=tile)
         np.testing.assert_allclose(found.distances, all_pairs(X, k, metric)[1], atol=1e-8)
         assert (found.indices != np.arange(n)[:, None]).all()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("tile", [7, 64, 2048])
+@pytest.mark.parametrize("kind", ["shuffled", "contiguous", "one is most", "videos"])
+def test_neighbours_of_different_sources(metric, tile, kind, rng):
+    """Wherever sources lie in the data: the nearest of each of the k nearest other sources."""
+    X, number = rng.standard_normal((300, 8)), np.arange(300)
+    X[::5] = X[1::5]  # copies, of the own source or not
+    sources = {
+        "shuffled": rng.integers(0, 20, 300),
+        "contiguous": number // 60,
+        "one is most": np.where(number < 290, 999, number),
+        "videos": number // 30,
+    }[kind]
+    if kind == "videos":
+        X = X[sources] + 0.01 * X
+    found = nearest_neighbors(X, 3, metric, sources=sources, tile=tile)
+    everyone, _ = all_pairs(X, 299, metric)
+    for row, near in enumerate(everyone):
+        seen, expected = {sources[row]}, []
+        for other in near:
+            if sources[other] not in seen and len(expected) < 3:
+                seen.add(sources[other])
+                expected.append(other)
+        assert found.indices[row].tolist() == expected
+
+
+def test_copies_in_different_sources():
+    """With 1000 copies of everything, neighbours are the next copies of two other sources."""
+    X = np.tile(np.random.default_rng(0).standard_normal((3, 4)), (1000, 1))
+    found = nearest_neighbors(X, 2, sources=np.arange(3000) // 3 % 100 // 2)
+    ahead = (found.indices - np.arange(3000)[:, None]) % 3000
+    even = np.arange(3000) // 3 % 2 == 0
+    np.testing.assert_array_equal(ahead, np.where(even[:, None], [6, 12], [3, 9]))
+
+
+def test_too_few_sources_are_refused():
+    """Two neighbours of different sources need two sources besides the own."""
+    with pytest.raises(LabelNoiseError, match=r"n_neighbors = 2 sources.*number of sources is 2"):
+        nearest_neighbors(np.eye(5), 2, sources=np.array([0, 0, 0, 0, 1]))
+
+
+def test_given_neighbours_of_different_sources():
+    """Of neighbours found elsewhere, the own source and a second of another are passed over."""
+    neighbors = np.array([[1, 2, 3, 4], [0, 2, 3, 4], [3, 0, 1, 4], [2, 1, 0, 4], [2, 3, 0, 1]])
+    sources = np.array([0, 0, 1, 1, 2])
+    found = given_neighbors(neighbors, 5, 2, sources=sources).indices
+    assert found.tolist() == [[2, 4], [2, 4], [0, 4], [1, 4], [2, 0]]
+    unlabelled = given_neighbors(neighbors, 5, 2, np.arange(5) != 2, sources).indices
+    assert unlabelled[0].tolist() == [3, 4]
+    with pytest.raises(LabelNoiseError, match=r"each of another source, but row 0 has 2 \(5 such"):
+        given_neighbors(neighbors, 5, 3, sources=sources)
 
 
 def test_progress_ends_at_the_total(rng):

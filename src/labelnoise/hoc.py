@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import os
-import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-import labelnoise
-from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._files import write_then_rename
-from labelnoise._labels import class_names, encode_labels
-from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import (
-    Diagnostics,
-    Finding,
-    check_duplicates,
-    check_fit,
-    check_solution,
-    overlap_of,
+from labelnoise._errors import LabelNoiseError
+from labelnoise._estimator import (
+    Estimator,
+    Stored,
+    expect_one_of,
+    expect_whole,
+    source_numbers,
+    warn_of,
 )
-from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
+from labelnoise._labels import class_names
+from labelnoise.consensus import Consensus
+from labelnoise.diagnostics import Diagnostics, Finding, check_fit, check_solution, overlap_of
+from labelnoise.neighbors import METRICS
+from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
 
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
-_FORMAT = "labelnoise estimate"
 _LARGEST_PRINTED = 12
 
 
-class HOC(BaseEstimator):
+class HOC(Estimator):
     """Estimate the noise transition matrix of a labelled data set, without clean labels.
 
     Near neighbours mostly share their true class, so the labels that an example and its two
@@ -57,6 +50,12 @@ class HOC(BaseEstimator):
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
+    soft : float, (K, K) array, "one number" or "estimate", optional
+        Let neighbours be of another class than the example: the chance e of each other class, all
+        chances S, or which of the two to estimate, as `labelnoise.soft.solve_soft` takes them.
+        Only with solver="likelihood". It rests on the two neighbours erring independently of each
+        other, which in real representations they do not: a good S is worth much, and an estimated
+        one takes up a small part of the confusion (benchmarks/results/soft.md).
     classes : list of labels, optional
         All classes, in the order that T's rows shall have, if some labels may not occur.
     unlabeled : label, optional
@@ -78,6 +77,8 @@ class HOC(BaseEstimator):
         P(clean, label).
     inverse_transition_matrix_ : array of shape (K, K)
         P(clean | label), rows are labels.
+    soft_matrix_ : array of shape (K, K) or None
+        With `soft`: ``S[i, j]``, the chance that a neighbour of a true i is a true j.
     diagnostics_ : Diagnostics
         What the estimate stands on: print it.
     consensus_ : Consensus
@@ -88,6 +89,9 @@ class HOC(BaseEstimator):
     The model is ``P(a, b, c) = sum_i p[i] T[i, a] T[i, b] T[i, c]``. With T non-singular and
     each row's maximum on its diagonal, T is unique (Theorem 1 of Zhu, Song and Liu,
     "Clusterability as an Alternative to Anchor Points When Learning with Noisy Labels", 2021).
+
+    Not for representations in which neighbours often differ in their true class: T then shows
+    that confusion as noise, and no solver can tell. Not for copies whose labels were copied too.
 
     Examples
     --------
@@ -103,6 +107,13 @@ class HOC(BaseEstimator):
     True
     """
 
+    _stored: ClassVar = {
+        "classes": Stored("K", "names"),
+        "class_prior": Stored("K"),
+        "transition_matrix": Stored("KK"),
+        "soft_matrix": Stored("KK", optional=True),
+    }
+
     def __init__(
         self,
         *,
@@ -111,6 +122,7 @@ class HOC(BaseEstimator):
         metric: str = "cosine",
         n_rounds: int | None = None,
         sample_size: int | None = None,
+        soft: Any = None,
         classes: Sequence[Any] | np.ndarray | None = None,
         unlabeled: Any = None,
         random_state: int | np.random.Generator | None = None,
@@ -120,6 +132,7 @@ class HOC(BaseEstimator):
         self.metric = metric
         self.n_rounds = n_rounds
         self.sample_size = sample_size
+        self.soft = soft
         self.classes = classes
         self.unlabeled = unlabeled
         self.random_state = random_state
@@ -138,6 +151,7 @@ class HOC(BaseEstimator):
         y: Any = None,
         *,
         neighbors: Any = None,
+        sources: Any = None,
         center_weight: Any = None,
         progress: Progress | None = None,
     ) -> HOC:
@@ -152,6 +166,10 @@ class HOC(BaseEstimator):
             are left out.
         neighbors : int array of shape (N, k) or sparse array of shape (N, N), optional
             Neighbours found elsewhere: row numbers, nearest first, or a graph of distances.
+        sources : array of shape (N,), optional
+            Where each example comes from: a video, an annotator's batch. Examples of one source
+            are not taken for neighbours of each other, as their labels were not given
+            independently. Give more `neighbors` than are needed, where they are given.
         center_weight : array of shape (N,), optional
             How much each example counts as the centre of a triple. 0: only as a neighbour.
         progress : callable, optional
@@ -164,22 +182,19 @@ class HOC(BaseEstimator):
             Itself.
         """
         self._check_settings()
-        if X is None and neighbors is None:
-            raise LabelNoiseError("Expected X or neighbors, but both are None")
-        if self.n_rounds is not None and (neighbors is not None or center_weight is not None):
+        given = any(value is not None for value in (neighbors, sources, center_weight))
+        if self.n_rounds is not None and given:
             raise LabelNoiseError(
-                "Expected neighbors and center_weight to be None with n_rounds, which finds its "
-                "own neighbours in each round, but one of them was given"
+                "Expected neighbors, sources and center_weight to be None with n_rounds, which "
+                "finds its own neighbours in each round, but one of them was given"
             )
         X, labels, classes = self._read(X, y)
         n, K = len(labels), len(classes)
+        source = source_numbers(sources, n)
         stage = _stages(progress)
-        rows, notes = np.arange(n), list[Finding]()
-        if neighbors is None:
-            rows, notes = self._usable_rows(X, labels)
-            labels = labels[rows]
-            X = X if len(rows) == n else X[rows]
-        notes.append(check_duplicates(X, labels))
+        rows, notes = self._usable_rows(X, labels, neighbors, self.n_neighbors)
+        labels = labels[rows]
+        X = X if len(rows) == n else X[rows]
 
         if self.n_rounds is not None:
             indices = None
@@ -194,13 +209,9 @@ class HOC(BaseEstimator):
                 progress=stage("counting"),
             )
         else:
-            if neighbors is not None:
-                found = given_neighbors(neighbors, n, self.n_neighbors, labels >= 0)
-            else:
-                found = nearest_neighbors(
-                    X, self.n_neighbors, self.metric, progress=stage("neighbors")
-                )
-            indices = found.indices
+            source = None if source is None else source[rows]
+            k, searching = self.n_neighbors, stage("neighbors")
+            indices = self._neighbors(X, labels, neighbors, source, k, searching).indices
             weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
             consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
         solving = stage("solving")
@@ -209,6 +220,7 @@ class HOC(BaseEstimator):
         self._solve(consensus, classes, notes, labels, indices)
         if solving:
             solving(1, 1)
+        warn_of(self.diagnostics_)
         return self
 
     def fit_consensus(self, consensus: Consensus) -> HOC:
@@ -229,25 +241,16 @@ class HOC(BaseEstimator):
                 f"{len(classes)} and the consensus {K}"
             )
         self._solve(consensus, classes, [])
+        warn_of(self.diagnostics_)
         return self
 
     def _check_settings(self) -> None:
-        for name, value, allowed in (
-            ("solver", self.solver, SOLVERS),
-            ("metric", self.metric, METRICS),
-        ):
-            if value not in allowed:
-                raise LabelNoiseError(
-                    f"Expected {name} to be one of {allowed}, but {name} = {value!r}"
-                )
-        for name, least in (("n_neighbors", 2), ("n_rounds", 1), ("sample_size", 3)):
-            value = getattr(self, name)
-            if value is None and name != "n_neighbors":
-                continue
-            if not (isinstance(value, int | np.integer) and value >= least):
-                raise LabelNoiseError(
-                    f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
-                )
+        expect_one_of("solver", self.solver, SOLVERS)
+        expect_one_of("metric", self.metric, METRICS)
+        expect_whole("n_neighbors", self.n_neighbors, 2)
+        for name, least in (("n_rounds", 1), ("sample_size", 3)):
+            if getattr(self, name) is not None:
+                expect_whole(name, getattr(self, name), least)
         if self.n_rounds is None and self.sample_size is not None:
             raise LabelNoiseError(
                 f"Expected n_rounds with sample_size, but n_rounds = None, sample_size = "
@@ -257,75 +260,10 @@ class HOC(BaseEstimator):
             raise LabelNoiseError(
                 f"Expected n_neighbors = 2 with n_rounds, but n_neighbors = {self.n_neighbors}"
             )
-
-    def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Features (or None), class numbers, classes."""
-        if X is not None:
-            X = self._checked(X)
-        labels, classes = encode_labels(y, self.classes, self.unlabeled)
-        n = len(labels)
-        if X is not None and len(X) != n:
+        if self.soft is not None and self.solver != "likelihood":
             raise LabelNoiseError(
-                f"Expected as many labels as rows of X, but X has {len(X)} rows and y {n} "
-                f"labels: inconsistent numbers of samples"
+                f"Expected solver='likelihood' with soft, but solver = {self.solver!r}"
             )
-        if n < 3:
-            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
-        occurring = np.unique(labels[labels >= 0])
-        if len(occurring) < 2:
-            raise LabelNoiseError(
-                f"Expected at least two classes in y, but the number of classes is "
-                f"{len(occurring)}: {classes[occurring].tolist()}"
-            )
-        return X, labels, classes
-
-    def _checked(self, X: Any) -> np.ndarray:
-        if sp.issparse(X):
-            raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
-        try:
-            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
-        except ValueError as error:
-            raise LabelNoiseError(str(error)) from error
-        if X.dtype.kind not in "fiub":
-            raise LabelNoiseError(f"Expected features to be numbers, but their type is {X.dtype}")
-        if len(X) < 3:
-            raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {len(X)}")
-        if X.dtype.kind == "f":
-            finite = np.isfinite(X)
-            if not finite.all():
-                row, column = np.argwhere(~finite)[0]
-                raise LabelNoiseError(
-                    f"Expected finite features, but X contains NaN or infinity: row {row}, "
-                    f"column {column} is {X[row, column]} ({(~finite).sum()} such values in "
-                    f"{(~finite).any(axis=1).sum()} rows). Fill them in or drop those rows"
-                )
-        return X
-
-    def _usable_rows(self, X: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, list[Finding]]:
-        """Rows that take part, and what to say of those that do not."""
-        usable = labels >= 0
-        notes = []
-        if self.metric == "cosine":
-            zero = ~X.any(axis=1)
-            if zero.any():
-                usable &= ~zero
-                notes.append(
-                    Finding(
-                        "zero vectors",
-                        False,
-                        float(zero.mean()),
-                        f"{zero.sum()} examples are zero vectors, which have no direction and "
-                        f"so no nearest neighbour by cosine: they were left out. Use "
-                        f"metric='euclidean', or see why the encoder gives zeros.",
-                    )
-                )
-        rows = np.flatnonzero(usable)
-        if self.n_neighbors >= len(rows):
-            raise LabelNoiseError(
-                f"Expected n_neighbors < the number of labelled examples, but n_neighbors = "
-                f"{self.n_neighbors}, and there are {len(rows)}"
-            )
-        return rows, notes
 
     def _solve(
         self,
@@ -336,23 +274,30 @@ class HOC(BaseEstimator):
         neighbors: np.ndarray | None = None,
     ) -> None:
         """Solve, and check the result; triples overlap as neighbours tell, where known."""
-        solution = solve(consensus, self.solver, random_state=self.random_state)
-        T, p = solution.transition_matrix, solution.class_prior
+        solution = (
+            solve(consensus, self.solver, random_state=self.random_state)
+            if self.soft is None
+            else solve_soft(consensus, self.soft)
+        )
+        plain = solution.plain if isinstance(solution, SoftSolution) else solution
         if labels is None:
             overlap = 1.0
         elif neighbors is None:
             overlap = _OVERLAP_OF_ROUNDS
         else:
-            overlap = overlap_of(neighbors, labels, T, p)
-        fit = check_fit(consensus, solution, self.solver, overlap)
+            overlap = overlap_of(neighbors, labels, plain.transition_matrix, plain.class_prior)
+        self.soft_matrix_: np.ndarray | None = None
+        if isinstance(solution, SoftSolution):
+            self.soft_matrix_ = solution.S
+            fit = check_soft(consensus, solution, overlap)
+        else:
+            fit = [check_fit(consensus, solution, self.solver, overlap)]
         self.classes_, self.consensus_ = classes, consensus
-        self.transition_matrix_, self.class_prior_ = T, p
+        self.transition_matrix_ = solution.transition_matrix
+        self.class_prior_ = solution.class_prior
         self.diagnostics_ = Diagnostics(
-            (*check_solution(consensus, solution, classes), fit, *notes)
+            (*check_solution(consensus, solution, classes), *fit, *notes)
         )
-        for finding in self.diagnostics_:
-            if not finding.ok:
-                warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=3)
 
     @property
     def noise_rate_(self) -> float:
@@ -378,68 +323,44 @@ class HOC(BaseEstimator):
             return repr(self)
         return _summary(self)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the estimate to a JSON file; `load` reads it. The counted triples are not in it.
+    def _content(self) -> dict[str, Any]:
+        return super()._content() | {"noise_rate": self.noise_rate_}
 
-        (They have a file of their own: ``est.consensus_.save(path)``.)
-        """
-        check_is_fitted(self, "transition_matrix_")
-        settings = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params().items()
-        }
-        settings["classes"] = None if self.classes is None else class_names(self.classes).tolist()
-        if not isinstance(settings["random_state"], int):
-            settings["random_state"] = None
-        content = {
-            "format": _FORMAT,
-            "version": 1,
-            "written_by": f"labelnoise {labelnoise.__version__}",
-            "settings": settings,
-            "classes": self.classes_.tolist(),
-            "noise_rate": self.noise_rate_,
-            "class_prior": self.class_prior_.tolist(),
-            "transition_matrix": self.transition_matrix_.tolist(),
-            "n_features_in": getattr(self, "n_features_in_", None),
-            "diagnostics": [vars(finding) for finding in self.diagnostics_],
-        }
-        with write_then_rename(path) as file:
-            file.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> HOC:
-        """Read an estimate that `save` wrote."""
-        try:
-            content = json.loads(Path(path).read_text("utf-8"))
-            if content["format"] != _FORMAT or content["version"] != 1:
-                raise ValueError(f"its format is {content['format']!r}, {content['version']!r}")
-            est = cls(**content["settings"])
-            est.classes_ = np.array(content["classes"])
-            est.class_prior_ = np.array(content["class_prior"], float)
-            est.transition_matrix_ = np.array(content["transition_matrix"], float)
-            est.diagnostics_ = Diagnostics(tuple(Finding(**f) for f in content["diagnostics"]))
-            if content["n_features_in"] is not None:
-                est.n_features_in_ = int(content["n_features_in"])
-            K = len(est.classes_)
-            rows = est.transition_matrix_.sum(axis=1)
-            if est.transition_matrix_.shape != (K, K) or est.class_prior_.shape != (K,):
-                raise ValueError("the sizes of T, p and classes differ")
-            if not np.allclose(rows, 1) or not np.isclose(est.class_prior_.sum(), 1):
-                raise ValueError("T's rows or p do not sum to 1")
-            if est.transition_matrix_.min() < 0 or est.class_prior_.min() < 0:
-                raise ValueError("T or p is negative")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LabelNoiseError(
-                f"Expected an estimate written by HOC.save, but {path} cannot be read as one: "
-                f"{error}"
-            ) from error
+class ManyMatrices(Estimator):
+    """Base of the estimators with a T for each part of the data, and a `HOC` of all as `global_`.
+
+    A subclass has `n_neighbors`, and as `assignment_` the part of each example, or -1.
+    """
+
+    def _solve_global(
+        self,
+        labels: np.ndarray,
+        indices: np.ndarray,
+        classes: np.ndarray,
+        notes: list[Finding],
+        is_centre: np.ndarray | None = None,
+    ) -> HOC:
+        est = HOC(
+            n_neighbors=indices.shape[1],
+            metric=self.metric,
+            classes=self.classes,
+            unlabeled=self.unlabeled,
+        )
+        consensus = Consensus.from_neighbors(labels, indices, len(classes), center_weight=is_centre)
+        est._solve(consensus, classes, notes, labels, indices)
         return est
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.single_output = True
-        return tags
+    def _content(self) -> dict[str, Any]:
+        return super()._content() | {"global": self.global_._content()}
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> Self:
+        est = super()._from_content(content)
+        est.global_ = HOC._from_content(content["global"])
+        if len(est.global_.classes_) != len(est.classes_):
+            raise ValueError("the T of all data has another size")
+        return est
 
 
 def _stages(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:

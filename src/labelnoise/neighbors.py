@@ -28,6 +28,7 @@ _SPARE = 2  # candidates kept beyond k, so that float64 can correct the order of
 _FLOAT32_ERROR = 2e-6  # of a score between rows of norm 1 and 500 columns, with room to spare
 _FLOAT64_ERROR = 1e-14  # the same, relative to the norms
 _MOST_TIES = 512  # among more that float64 products cannot tell apart, so many are looked at
+_TIES_LISTED = 8  # candidates that float32 cannot tell from the nearest of their source
 _SAME_DIRECTION = 1e-28  # squared distance of unit rows that differ by rounding alone
 
 Progress = Callable[[int, int], None]
@@ -47,6 +48,7 @@ def nearest_neighbors(
     n_neighbors: int = 2,
     metric: str = "cosine",
     *,
+    sources: np.ndarray | None = None,
     progress: Progress | None = None,
     tile: int = _TILE,
 ) -> Neighbors:
@@ -61,6 +63,9 @@ def nearest_neighbors(
     metric : {"cosine", "euclidean"}
         A zero vector has no direction: its cosine with every row, another zero row included,
         is taken as 0.
+    sources : int array of shape (N,), optional
+        Rows of one source (frames of one video, one annotator's batch) are no neighbours of each
+        other, and the neighbours of a row are of different sources.
     progress : callable, optional
         Called as ``progress(tiles_done, tiles)``.
     tile : int
@@ -88,34 +93,73 @@ def nearest_neighbors(
         raise LabelNoiseError(
             f"Expected 1 <= n_neighbors < n_samples, but n_neighbors = {k}, n_samples = {n}"
         )
+    if sources is not None:
+        names, sources = np.unique(sources, return_inverse=True)
+        if len(names) <= k:
+            raise LabelNoiseError(
+                f"Expected more than n_neighbors = {k} sources, as neighbours are of different "
+                f"ones, but the number of sources is {len(names)}"
+            )
+        sources = None if len(names) == n else sources
     points = Points(np.asanyarray(X), metric)
     if not np.isfinite(points.near).all():
         raise LabelNoiseError("Expected finite features, but X contains NaN or infinity")
-    candidates, worst = _candidates(points, min(k + _SPARE, n - 1), tile, progress)
-    indices, gap = _rank(points, np.arange(n), candidates, k)
+    everyone, enough = np.arange(n), np.ones(n, bool)
+    if sources is None:
+        others = n - 1
+        candidates, worst = _candidates(points, min(k + _SPARE, others), tile, progress)
+        indices, gap = _rank(points, everyone, candidates, k)
+    else:
+        others = len(names) - 1
+        count = min(k + _SPARE, others)
+        candidates, worst = _candidates_by_source(points, count, sources, progress)
+        listed, _ = _rank(points, everyone, candidates, candidates.shape[1])
+        (indices, _), enough = first_neighbors(Neighbors(listed, None), k, sources=sources)
+        gap = points.gap(everyone, indices)
 
     # A row is settled when its k-th neighbour is clearly nearer than anything left out.
-    error = _FLOAT32_ERROR * max(1.0, (points.X.shape[1] / 500) ** 0.5)
-    unsettled = np.flatnonzero(points.score(gap[:, -1]) <= worst + error)
-    if candidates.shape[1] < n - 1:
-        for rows in np.array_split(unsettled, len(unsettled) * n * 8 // BLOCK_BYTES + 1):
-            if not len(rows):
-                continue
-            ties = _candidates_float64(points, rows, k)
+    near = points.score(gap[:, -1]) <= worst + points.float32_error()
+    unsettled = np.flatnonzero(~enough | (near & (k + _SPARE < others)))
+    for rows in np.array_split(unsettled, len(unsettled) * n * 8 // BLOCK_BYTES + 1):
+        if len(rows):
+            ties = _candidates_float64(points, rows, k, sources)
             indices[rows], gap[rows] = _rank(points, rows, ties, k)
     return Neighbors(indices, points.distance(gap))
 
 
 def given_neighbors(
-    neighbors: Any, n: int, n_neighbors: int, usable: np.ndarray | None = None
+    neighbors: Any,
+    n: int,
+    n_neighbors: int,
+    usable: np.ndarray | None = None,
+    sources: np.ndarray | None = None,
 ) -> Neighbors:
     """Check neighbours that were found elsewhere, and keep the first `n_neighbors` of each row.
 
     Accepts row numbers of shape (n, k), nearest first, or a sparse (n, n) graph whose stored
     values are distances (as made by scikit-learn's ``kneighbors_graph`` or kept by cleanlab).
-    An example that is listed as its own neighbour is left out. Those that are not `usable` (n,)
-    stand behind the others, as they would not be found in a search among the usable ones.
+    An example that is listed as its own neighbour is left out, and so are those of its own
+    source and all but the first of another. Those that are not `usable` (n,) stand behind the
+    others, as they would not be found in a search among the usable ones.
     """
+    listed = listed_neighbors(neighbors, n, n_neighbors)
+    found, enough = first_neighbors(listed, n_neighbors, usable=usable, sources=sources)
+    if not enough.all():
+        short = int(np.argmin(enough))
+        row = listed.indices[short]
+        count, what = (row >= 0).sum(), "itself"
+        if sources is not None:
+            count = len(set(sources[row[row >= 0]].tolist()) - {sources[short]})
+            what = "itself, each of another source"
+        raise LabelNoiseError(
+            f"Expected at least {n_neighbors} neighbors of each example besides {what}, but row "
+            f"{short} has {count} ({(~enough).sum()} such rows)"
+        )
+    return found
+
+
+def listed_neighbors(neighbors: Any, n: int, n_neighbors: int) -> Neighbors:
+    """Read all neighbours that are given, nearest first; -1 where a row has fewer, or itself."""
     if sp.issparse(neighbors):
         candidates, distances = _from_graph(neighbors, n, n_neighbors)
     else:
@@ -140,26 +184,47 @@ def given_neighbors(
                 f"Expected neighbors between 0 and n_samples - 1 = {n - 1}, but they range from "
                 f"{candidates.min()} to {candidates.max()}"
             )
-    other = (candidates != np.arange(n)[:, None]) & (candidates >= 0)
-    behind = np.zeros(n, bool) if usable is None else ~usable
-    first = np.argsort(2 * ~other + behind[candidates], axis=1, kind="stable")[:, :n_neighbors]
-    short = np.flatnonzero(other.sum(axis=1) < n_neighbors)
-    if len(short):
-        raise LabelNoiseError(
-            f"Expected at least {n_neighbors} neighbors of each example besides itself, but row "
-            f"{short[0]} has {other[short[0]].sum()} ({len(short)} such rows)"
-        )
-    indices = np.take_along_axis(candidates, first, 1).astype(np.intp)
+    own = candidates == np.arange(n)[:, None]
+    return Neighbors(np.where(own, -1, candidates.astype(np.intp)), distances)
+
+
+def first_neighbors(
+    listed: Neighbors,
+    n_neighbors: int,
+    allowed: np.ndarray | None = None,
+    usable: np.ndarray | None = None,
+    sources: np.ndarray | None = None,
+) -> tuple[Neighbors, np.ndarray]:
+    """The first of those listed (n, w), and which rows (n,) have enough of them.
+
+    Only the `allowed` (n, w), not of the row's own source, and one of each source; first those
+    that are `usable` (n,). A row that has too few is filled up with any numbers.
+    """
+    candidates, distances = listed
+    allowed = candidates >= 0 if allowed is None else allowed & (candidates >= 0)
+    if sources is not None:
+        allowed = allowed & (sources[candidates] != sources[:, None])
+    behind = np.zeros(len(candidates), bool) if usable is None else ~usable
+    order = np.argsort(2 * ~allowed + behind[candidates], axis=1, kind="stable")
+    if sources is not None:
+        theirs = np.take_along_axis(sources[candidates], order, 1)
+        allowed = np.take_along_axis(allowed, order, 1)
+        for place in range(1, theirs.shape[1]):
+            allowed[:, place] &= (theirs[:, :place] != theirs[:, [place]]).all(axis=1)
+        order = np.take_along_axis(order, np.argsort(~allowed, axis=1, kind="stable"), 1)
+    order = order[:, :n_neighbors]
+    enough = allowed.sum(axis=1) >= n_neighbors
+    indices = np.take_along_axis(candidates, order, 1)
     ordered = np.sort(indices, axis=1)
-    twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1) & enough)
     if len(twice):
         raise LabelNoiseError(
             f"Expected distinct neighbors in each row, but row {twice[0]} is "
             f"{indices[twice[0]].tolist()} ({len(twice)} such rows)"
         )
     if distances is not None:
-        distances = np.take_along_axis(distances, first, 1)
-    return Neighbors(indices, distances)
+        distances = np.take_along_axis(distances, order, 1)
+    return Neighbors(np.maximum(indices, 0), distances), enough
 
 
 def _from_graph(graph: Any, n: int, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -271,6 +336,10 @@ class Points:
         mantissa, exponent = np.frexp(np.where(result < _SAME_DIRECTION, 0, result))
         return np.ldexp(np.round(mantissa * 2.0**38), exponent - 38)
 
+    def float32_error(self) -> float:
+        """How far a float32 score may be off."""
+        return _FLOAT32_ERROR * max(1.0, (self.X.shape[1] / 500) ** 0.5)
+
     def score(self, gap: np.ndarray) -> np.ndarray:
         """The score of a gap."""
         return 1 - gap / 2 if self.cosine else -gap / 2
@@ -375,9 +444,62 @@ def _candidates(
     return index, worst
 
 
-def _candidates_float64(points: Points, rows: np.ndarray, k: int) -> np.ndarray:
+def _candidates_by_source(
+    points: Points, count: int, sources: np.ndarray, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What may be nearest in each of the `count` nearest other sources of a row, by float32.
+
+    Padded with -1; a row with too many such candidates has none. And the worst source's score.
+    """
+    n = len(sources)
+    order = np.argsort(sources, kind="stable")
+    size = np.bincount(sources)
+    begin = np.cumsum(size) - size
+    near, half_square = points.near[order], points.half_square[order]
+    candidates, worst = np.full((n, count + _TIES_LISTED), -1), np.empty(n, np.float32)
+    blocks = list(row_blocks(n, n))
+
+    def work(rows: slice) -> None:
+        scores = points.near[rows] @ near.T
+        if not points.cosine:
+            scores -= points.half_square[rows]
+            scores -= half_square.T
+        best = np.maximum.reduceat(scores, begin, axis=1)
+        each = np.arange(len(best))
+        best[each, sources[rows]] = -np.inf
+        top = np.argpartition(best, len(size) - count, axis=1)[:, -count:]
+        top_best = np.take_along_axis(best, top, 1)
+        worst[rows] = top_best.min(axis=1)
+        reach = np.full(best.shape, np.inf, np.float32)
+        np.put_along_axis(reach, top, top_best - points.float32_error(), 1)
+        at, column = np.divmod(np.flatnonzero(scores >= np.repeat(reach, size, axis=1)), n)
+        place = np.arange(len(at)) - np.searchsorted(at, each)[at]
+        listed = np.bincount(at, minlength=len(best))[at] <= candidates.shape[1]
+        candidates[rows][at[listed], place[listed]] = order[column[listed]]
+
+    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
+        for done, _ in enumerate(pool.map(work, blocks)):
+            if progress:
+                progress(done + 1, len(blocks))
+    return candidates, worst
+
+
+def _candidates_float64(
+    points: Points, rows: np.ndarray, k: int, sources: np.ndarray | None
+) -> np.ndarray:
     """What may be among the k nearest of each row by float64, padded with -1."""
     low, high = points.bounds_float64(rows)
+    if sources is not None:
+        # The nearest of each other source, and of several the next by row number, are left.
+        order = np.argsort(sources, kind="stable")
+        begin = np.searchsorted(sources[order], np.arange(sources.max() + 1))
+        best = np.maximum.reduceat(high[:, order], begin, axis=1)[:, sources]
+        ahead = (np.arange(len(sources)) - rows[:, None]) % len(sources)
+        ahead[(high < best) | (sources[rows, None] == sources)] = len(sources)
+        first = np.minimum.reduceat(ahead[:, order], begin, axis=1)[:, sources]
+        hidden = (ahead > first) | (ahead == len(sources))
+        low[hidden] = high[hidden] = -np.inf
     kth = np.partition(low, low.shape[1] - k, axis=1)[:, -k, None]
     at, column = np.nonzero(high >= kth)
     # Surely nearer ones first, then the next by row number.

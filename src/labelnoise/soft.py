@@ -12,18 +12,25 @@ A given S is worth far more than an estimated one: see benchmarks/results/soft.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, minimize
 from threadpoolctl import threadpool_limits
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import Finding
-from labelnoise.solvers import Solution, solve
-from labelnoise.solvers.moments import project_on_simplex
+from labelnoise.solvers import Solution, class_order, solve
+from labelnoise.solvers.soft import (
+    SoftFit,
+    SoftModel,
+    draw_soft_triples,
+    even_confusion,
+    fit_soft,
+    refit_soft,
+    triple_chance,
+)
 
 __all__ = [
     "SoftSolution",
@@ -36,14 +43,9 @@ __all__ = [
 
 _LARGEST_CLASS_COUNT = 100  # dense, O(K^4) a step: half a minute here
 _ROW_SUM_TOLERANCE = 1e-6
-_TINY = 1e-300  # keeps 0 / 0 away
-_EM_STEPS = 25
-_TRIAL_STEPS = 200
-_STEPS = 5000
 _FREE = 1e-6  # a probability below this is on the boundary, and not a free parameter
 _SURE = 3.0  # standard deviations from which a difference is taken for real
 _SIMULATIONS = 5
-_ROUGHLY = 1e-3  # gain of the whole log-likelihood in a step, at which to stop where that will do
 _RATE_SIMULATIONS = 16
 
 
@@ -55,6 +57,8 @@ class SoftSolution(Solution):
     """(K, K) ``S[i, j]``, the chance that a neighbour of a true i is a true j; rows sum to 1."""
     kind: str
     """How S came about: "given", "one number" (estimated) or "estimate"."""
+    plain: Solution
+    """What plain HOC, with S = I, finds in the same triples."""
 
     @property
     def neighbor_matrix(self) -> np.ndarray:
@@ -78,7 +82,7 @@ def one_number(e: float, n_classes: int) -> np.ndarray:
             f"that a neighbour is of a given other class, but e = {e}: from 1/K on neighbours "
             f"say nothing of the class"
         )
-    return e + (1 - n_classes * e) * np.eye(n_classes)
+    return even_confusion(e, n_classes)
 
 
 def soft_consensus(
@@ -86,7 +90,7 @@ def soft_consensus(
 ) -> Consensus:
     """Give the exact consensus of (T, p, S): every triple, weighted by its probability."""
     K = len(class_prior)
-    chance = _chance(transition_matrix, class_prior, S)
+    chance = triple_chance(transition_matrix, class_prior, S @ transition_matrix)
     b, c = np.triu_indices(K)
     triples = np.column_stack(
         [np.repeat(np.arange(K), len(b)), np.tile(b, K), np.tile(c, K)]
@@ -152,24 +156,18 @@ def solve_soft(
     plain = solve(consensus)
     number = np.cumsum(occurring) - 1
     weights = consensus.weights[consensus.weights > 0]
-    n = max(consensus.n_centers, 1)
-    inner = Consensus(number[counted], weights, K, n)
+    inner = Consensus(number[counted], weights, K, consensus.n_centers)
     if given is not None:
-        given = _among(given, labels)
-    model = _SoftModel(inner)
-    gradient, gain = (1e-9, 1e-7 / n) if tol is None else (tol, 0.0)
+        # Among the classes whose labels occur; its diagonal is positive, so rows have a sum.
+        given = given[np.ix_(labels, labels)]
+        given = given / given.sum(axis=1, keepdims=True)
     with threadpool_limits(1, "blas"):
-        starts = _starts(plain.transition_matrix[np.ix_(labels, labels)], inner, kind, given)
-        roughly = max(gain, _ROUGHLY / n)
-        tried = [_lbfgs(model, _em(model, s), _TRIAL_STEPS, gradient, roughly) for s in starts]
-        best = min(tried, key=lambda fit: fit.divergence)
-        best = _lbfgs(model, best, _STEPS, gradient, gain)
+        start = plain.transition_matrix[np.ix_(labels, labels)]
+        best = fit_soft(inner, start, kind, given, tol)
     T, p, found = best.T, best.p, best.S
-    label_of_row = T.argmax(axis=1)
-    if not _fixes_order(kind, found):
-        if len(set(label_of_row.tolist())) < K:
-            _, label_of_row = linear_sum_assignment(p[:, None] * T, maximize=True)
-        order = np.argsort(label_of_row)
+    # A given matrix S says which class is which, unless it treats all alike.
+    if given is None or np.allclose(given, even_confusion(given[0, 1], K)):
+        order = class_order(T, p)
         T, p, found = T[order], p[order], found[np.ix_(order, order)]
 
     full_T, full_S = np.eye(consensus.n_classes), np.eye(consensus.n_classes)
@@ -186,6 +184,7 @@ def solve_soft(
         start=best.start,
         S=full_S,
         kind=kind,
+        plain=plain,
     )
 
 
@@ -204,8 +203,9 @@ def check_soft(consensus: Consensus, solution: SoftSolution, overlap: float = 1.
     Returns
     -------
     list of Finding
-        "soft fit": whether (T, p, S) explains the triples up to sampling. "soft evidence":
-        whether the centre and its neighbours differ at all, which is all that S is known from.
+        "soft fit": whether (T, p, S) explains the triples up to sampling. "soft evidence", where
+        S was estimated: whether the centre and its neighbours differ at all, which is all that
+        it is known from.
 
     Notes
     -----
@@ -215,7 +215,8 @@ def check_soft(consensus: Consensus, solution: SoftSolution, overlap: float = 1.
     classes the model fits perfectly, with S = I and a T that is wrong. "soft fit" finds second
     neighbours that copy the first; for errors that all three share see `check_ranks`.
     """
-    return [_fit_finding(consensus, solution, overlap), _evidence_finding(consensus, overlap)]
+    fit = _fit_finding(consensus, solution, overlap)
+    return [fit] if solution.kind == "given" else [fit, _evidence_finding(consensus, overlap)]
 
 
 def check_ranks(near: Consensus, far: Consensus, overlap: float = 1.0) -> Finding:
@@ -254,7 +255,7 @@ def check_ranks(near: Consensus, far: Consensus, overlap: float = 1.0) -> Findin
         rates.append(rate - bias)
         variance += spread
     rise = rates[1] - rates[0]
-    score = rise / max(variance**0.5, _TINY)
+    score = rise / max(variance**0.5, 1e-300)
     same = bool(score <= _SURE)
     measure = (
         f"the noise rate is {rates[0]:.3f} from the near ones and {rates[1]:.3f} from the "
@@ -273,33 +274,37 @@ def check_ranks(near: Consensus, far: Consensus, overlap: float = 1.0) -> Findin
     )
 
 
-def _simulated_rate(solution: SoftSolution, n: int) -> tuple[float, float, float]:
-    """Noise rate of a solution with S estimated, and its bias and variance with n triples."""
+def _among_occurring(solution: SoftSolution) -> SoftFit:
     labels = np.flatnonzero(solution.occurring)
     inside = np.ix_(labels, labels)
-    T, p, S = solution.transition_matrix[inside], solution.class_prior[labels], solution.S[inside]
-    start = _Fit(_interior(T), _interior(p[None])[0], _interior(S), "estimate", "simulated")
-    rng = np.random.default_rng(0)
+    T, S = solution.transition_matrix[inside], solution.S[inside]
+    return SoftFit(T, solution.class_prior[labels], S, solution.kind, solution.start)
+
+
+def _simulated_rate(solution: SoftSolution, n: int) -> tuple[float, float, float]:
+    """Noise rate of a solution with S estimated, and its bias and variance with n triples."""
+    fit, rng = _among_occurring(solution), np.random.default_rng(0)
     rates = []
     with threadpool_limits(1, "blas"):
         for _ in range(_RATE_SIMULATIONS):
-            model = _SoftModel(Consensus.from_labels(_draw(T, p, S, n, rng), len(p)))
-            fit = _lbfgs(model, _em(model, start), _STEPS, 1e-9, _ROUGHLY / n)
-            rates.append(1 - fit.p @ np.diag(fit.T))
-    rate = float(1 - p @ np.diag(T))
+            drawn = Consensus.from_labels(draw_soft_triples(fit, n, rng), len(fit.p))
+            again = refit_soft(drawn, fit)
+            rates.append(1 - again.p @ np.diag(again.T))
+    rate = float(1 - fit.p @ np.diag(fit.T))
     return rate, float(np.mean(rates)) - rate, float(np.var(rates, ddof=1))
 
 
 def _fit_finding(consensus: Consensus, solution: SoftSolution, overlap: float) -> Finding:
     n = max(int(consensus.n_centers / overlap), 1)
-    labels = np.flatnonzero(solution.occurring)
-    inside = np.ix_(labels, labels)
-    T, p, S = solution.transition_matrix[inside], solution.class_prior[labels], solution.S[inside]
-    rng = np.random.default_rng(0)
-    drawn = []
-    for _ in range(_SIMULATIONS):
-        model = _SoftModel(Consensus.from_labels(_draw(T, p, S, n, rng), len(p)))
-        drawn.append(model.divergence(_chance(T, p, S)))
+    inner, rng = _among_occurring(solution), np.random.default_rng(0)
+    T, p, S = inner.T, inner.p, inner.S
+    chance = triple_chance(T, p, S @ T)
+    drawn = [
+        SoftModel(Consensus.from_labels(draw_soft_triples(inner, n, rng), len(p))).divergence(
+            chance
+        )
+        for _ in range(_SIMULATIONS)
+    ]
     mean, deviation = float(np.mean(drawn)), float(np.std(drawn, ddof=1))
     # Each parameter that was free to move takes up half a unit of log-likelihood.
     free = np.count_nonzero(T > _FREE) - 1
@@ -316,7 +321,7 @@ def _fit_finding(consensus: Consensus, solution: SoftSolution, overlap: float) -
     return Finding(
         "soft fit",
         fits,
-        float(solution.divergence / max(expected, _TINY)),
+        float(solution.divergence / max(expected, 1e-300)),
         f"T, p and S explain the label triples: {measure}. That does not show that neighbours err "
         f"independently: errors that all three share mostly fit as well."
         if fits
@@ -340,7 +345,7 @@ def _evidence_finding(consensus: Consensus, overlap: float) -> Finding:
     lead = float(f @ (centre - each_other))
     deviation = float(np.sqrt(f @ (centre - each_other - lead) ** 2 / max(consensus.n_centers, 1)))
     deviation *= max(overlap, 1.0) ** 0.5
-    score = lead / max(deviation, _TINY)
+    score = lead / max(deviation, 1e-300)
     told = bool(score > _SURE)
     measure = (
         f"a neighbour's label agrees with the centre's in {f @ centre:.2%} of triples, and the "
@@ -359,187 +364,6 @@ def _evidence_finding(consensus: Consensus, overlap: float) -> Finding:
         f"share the class, or all three err together, and then T takes their confusion for label "
         f"noise: triples alone cannot say which.",
     )
-
-
-@dataclass(frozen=True)
-class _Fit:
-    T: np.ndarray
-    p: np.ndarray
-    S: np.ndarray
-    kind: str
-    start: str
-    divergence: float = np.inf
-    steps: int = 0
-    converged: bool = False
-
-
-class _SoftModel:
-    """The likelihood of one consensus as a function of (T, p, M), M = S T. Dense, K^3."""
-
-    def __init__(self, consensus: Consensus) -> None:
-        self.observed = consensus.c3.reshape(consensus.n_classes, -1)
-        self.occurs = self.observed > 0
-        self.seen = self.observed[self.occurs]
-
-    def divergence(self, chance: np.ndarray) -> float:
-        """Kullback-Leibler divergence of the observed triples, in the form that keeps digits."""
-        expected = chance[self.occurs]
-        excess = (self.seen - expected) / expected
-        unseen = max(float(chance.sum() - expected.sum()), 0.0)
-        return float((self.seen * np.log1p(excess) - expected * excess).sum()) + unseen
-
-    def slopes(
-        self, T: np.ndarray, p: np.ndarray, M: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Divergence; ``dL/d(p T)`` (K, K) and ``dL/dM`` (K, K) of the log-likelihood L."""
-        K = len(p)
-        both = _both(M)
-        chance = (p[:, None] * T).T @ both + _TINY
-        ratio = self.observed / chance
-        by_centre = both @ ratio.T
-        by_pair = ((p[:, None] * T) @ ratio).reshape(K, K, K)
-        by_neighbor = 2 * np.einsum("ibc,ic->ib", by_pair, M)
-        return self.divergence(chance), by_centre, by_neighbor
-
-
-def _both(M: np.ndarray) -> np.ndarray:
-    """(K, K^2) ``M[i, b] M[i, c]``."""
-    return (M[:, :, None] * M[:, None, :]).reshape(len(M), -1)
-
-
-def _chance(T: np.ndarray, p: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """(K, K^2) ``c3[a, (b, c)]`` of the model."""
-    chance: np.ndarray = (p[:, None] * T).T @ _both(S @ T) + _TINY
-    return chance
-
-
-def _em(model: _SoftModel, fit: _Fit) -> _Fit:
-    """Some steps of expectation-maximisation; each neighbour has a latent class of its own."""
-    T, p, S = fit.T, fit.p, fit.S
-    K = len(p)
-    for _ in range(_EM_STEPS):
-        _, by_centre, by_neighbor = model.slopes(T, p, S @ T)
-        centre = p[:, None] * T * by_centre
-        moved = S * (by_neighbor @ T.T)  # posterior counts of (own class, neighbour's class)
-        T = _rows(centre + T * (S.T @ by_neighbor))
-        p = centre.sum(axis=1) / centre.sum()
-        if fit.kind == "estimate":
-            S = _rows(moved)
-        elif fit.kind == "one number":
-            wrong = float(1 - np.trace(moved) / moved.sum())
-            S = one_number(min(max(wrong, 0.0) / (K - 1), 0.999 / K), K)  # < 0 by rounding
-    return replace(fit, T=T, p=p, S=S, steps=fit.steps + _EM_STEPS)
-
-
-def _lbfgs(model: _SoftModel, fit: _Fit, steps: int, gradient: float, gain: float) -> _Fit:
-    """L-BFGS on square roots of probabilities, where zero is an ordinary value.
-
-    A row's roots are scaled by the root of the data it has: then the information of complete
-    data is about a multiple of the identity.
-    """
-    K = len(fit.p)
-    mass = fit.p + 2 * fit.p @ fit.S
-    parts = [np.sqrt(mass[:, None] * fit.T).ravel(), np.sqrt(fit.p)]
-    if fit.kind == "estimate":
-        parts.append(np.sqrt(2 * fit.p[:, None] * fit.S).ravel())
-    elif fit.kind == "one number":
-        odds = K * fit.S[0, 1] / (1 - K * fit.S[0, 1])
-        parts.append(np.sqrt([odds]))
-    # A row that has no data stays where it is, but must not divide by 0.
-    start = np.maximum(np.concatenate(parts), 1e-12)
-
-    def unpack(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
-        roots = [x[: K * K].reshape(K, K), x[K * K : K * K + K][None]]
-        T, p = _rows(roots[0] ** 2), _rows(roots[1] ** 2)[0]
-        S = fit.S
-        if fit.kind == "estimate":
-            roots.append(x[K * K + K :].reshape(K, K))
-            S = _rows(roots[2] ** 2)
-        elif fit.kind == "one number":
-            e = x[-1] ** 2 / (1 + x[-1] ** 2) / K
-            S = e + (1 - K * e) * np.eye(K)
-        return T, p, S, roots
-
-    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        T, p, S, roots = unpack(x)
-        divergence, by_centre, by_neighbor = model.slopes(T, p, S @ T)
-        slopes = [
-            _root_slope(roots[0], T, p[:, None] * by_centre + S.T @ by_neighbor).ravel(),
-            _root_slope(roots[1], p[None], (T * by_centre).sum(axis=1)[None]).ravel(),
-        ]
-        if len(x) > K * K + K:
-            by_S = by_neighbor @ T.T
-            if fit.kind == "estimate":
-                slopes.append(_root_slope(roots[2], S, by_S).ravel())
-            else:
-                by_e = by_S.sum() - K * np.trace(by_S)
-                slopes.append(np.array([by_e * 2 * x[-1] / (1 + x[-1] ** 2) ** 2 / K]))
-        return divergence, -np.concatenate(slopes)
-
-    found = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": steps,
-            "maxfun": 2 * steps,
-            "ftol": gain,
-            "gtol": gradient,
-            "maxcor": 20,
-        },
-    )
-    T, p, S, _ = unpack(found.x)
-    # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
-    converged = found.status != 1
-    steps = fit.steps + int(found.nfev)
-    return _Fit(T, p, S, fit.kind, fit.start, float(found.fun), steps, converged)
-
-
-def _root_slope(root: np.ndarray, rows: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Slope with respect to roots whose squares, normalised, are the rows."""
-    size = (root * root).sum(axis=1, keepdims=True)
-    result: np.ndarray = 2 * root / size * (slope - (rows * slope).sum(axis=1, keepdims=True))
-    return result
-
-
-def _rows(matrix: np.ndarray) -> np.ndarray:
-    """The matrix with rows that sum to 1."""
-    matrix = matrix + _TINY
-    result: np.ndarray = matrix / matrix.sum(axis=1, keepdims=True)
-    return result
-
-
-def _starts(
-    plain: np.ndarray, consensus: Consensus, kind: str, given: np.ndarray | None
-) -> list[_Fit]:
-    """Starts from "all is label noise" to "all is confusion of neighbours".
-
-    Plain HOC's matrix lies between T and S T: either it is T, or the labels are nearly right
-    and it is S, or something between.
-    """
-    K, p = consensus.n_classes, consensus.c1
-    identity = np.eye(K)
-    starts = []
-    for name, share in (("plain", 0.1), ("halfway", 0.5), ("neighbors", 0.9)):
-        confused = (1 - share) * identity + share * plain
-        if given is not None:
-            S = given
-        elif kind == "one number":
-            S = one_number(min(float(1 - p @ np.diag(confused)) / (K - 1), 0.9 / K), K)
-        else:
-            S = _interior(confused)
-        T = (1 - share) * plain + share * identity
-        starts.append(_Fit(_interior(T), _interior(p[None])[0], S, kind, name))
-    if given is not None:
-        undone = project_on_simplex(np.linalg.lstsq(given, plain, rcond=None)[0])
-        starts.append(_Fit(_interior(undone), _interior(p[None])[0], given, kind, "undone"))
-    return starts
-
-
-def _interior(rows: np.ndarray) -> np.ndarray:
-    """Valid rows off the boundary, which EM never leaves."""
-    return _rows(np.maximum(rows, 0.01 / rows.shape[1]))
 
 
 def _checked_S(S: Any, K: int) -> tuple[str, np.ndarray | None]:
@@ -594,19 +418,3 @@ def _fixes_order(kind: str, S: np.ndarray) -> bool:
     """Whether S says which class is which: a matrix other than that of one number does."""
     K = len(S)
     return kind == "given" and not np.allclose(S, one_number(min(S[0, 1], 0.999 / K), K))
-
-
-def _draw(
-    T: np.ndarray, p: np.ndarray, S: np.ndarray, n: int, rng: np.random.Generator
-) -> np.ndarray:
-    """(n, 3) labels drawn from the model: the centre's, then two neighbours'."""
-    views = [np.cumsum(T, axis=1), np.cumsum(S @ T, axis=1)]
-    counts = rng.multinomial(n, p / p.sum())
-    triples = np.empty((n, 3), int)
-    start = 0
-    for i, count in enumerate(counts):
-        for member, view in enumerate((views[0], views[1], views[1])):
-            spots = rng.random(count) * view[i, -1]
-            triples[start : start + count, member] = np.searchsorted(view[i], spots, side="right")
-        start += count
-    return triples

@@ -15,7 +15,7 @@ from labelnoise.solvers.likelihood import solve_likelihood
 from labelnoise.solvers.moments import solve_moments
 from labelnoise.solvers.paper import solve_paper
 
-__all__ = ["SOLVERS", "Solution", "solve"]
+__all__ = ["SOLVERS", "Solution", "class_order", "solve"]
 
 SOLVERS = ("likelihood", "moments", "paper")
 
@@ -115,7 +115,8 @@ def solve(
                 triples, frequencies, len(labels), max(consensus.n_centers, 1), start=start, tol=tol
             )
             T, p, steps, converged, origin = fit.T, fit.p, fit.steps, fit.converged, fit.start
-        T, p = _resolve_permutation(T, p)
+        order = class_order(T, p)
+        T, p = T[order], p[order]
         divergence = model_of(triples, frequencies, len(labels)).joint_and_divergence(T, p)[1]
 
     full_T, full_p = np.eye(K), np.zeros(K)
@@ -123,8 +124,8 @@ def solve(
     return Solution(full_T, full_p, divergence, occurring, steps, converged, origin)
 
 
-def _resolve_permutation(T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Put the rows in the order of the labels: the model does not know it.
+def class_order(T: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Which row (K,) is which class: the model does not know it.
 
     If the rows' maxima are on different labels they decide, which is the paper's "informative".
     Else the order that makes the largest share of labels correct.
@@ -132,5 +133,4 @@ def _resolve_permutation(T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.n
     label_of_row = T.argmax(axis=1)
     if len(set(label_of_row.tolist())) < len(T):
         _, label_of_row = linear_sum_assignment(p[:, None] * T, maximize=True)
-    order = np.argsort(label_of_row)
-    return T[order], p[order]
+    return np.argsort(label_of_row)

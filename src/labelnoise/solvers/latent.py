@@ -1,0 +1,219 @@
+"""Matrices of several annotators by maximum likelihood of all labels: EM from several starts.
+
+The model is ``P(l_1, ..., l_A) = sum_i p[i] prod_a T_a[i, l_a]`` over those who labelled the
+example. Annotators of one group have one matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, logsumexp
+
+from labelnoise.consensus import Consensus
+
+_MOST_TRIPLES = 20  # of one example; all those of six labels. The triples only give the start
+_STEPS = 2000
+_START_STEPS = 50  # of EM from each start, before the best one is continued
+_MOST_BELIEVED = 8  # annotators from whose labels a start is made
+_BELIEF = 0.7  # in the one's label; the rest is in the vote
+_SHRINKAGE_ROUNDS = 2  # with more it drifted upwards at K=20 and three annotators, measured
+_SMALLEST_CHANCE = 1e-12
+_TOLERANCE = 1e-6  # largest change of a parameter in a step of EM at which it stops
+
+
+@dataclass(frozen=True)
+class LatentFit:
+    """One point that EM reached."""
+
+    matrices: np.ndarray
+    """(G, K, K), one for each group of annotators, rows clean."""
+    prior: np.ndarray
+    """(K,)."""
+    start: str
+    objective: float = -np.inf
+    steps: int = 0
+    converged: bool = False
+
+
+class LatentClasses:
+    """The likelihood of all labels, with a matrix for each group of columns.
+
+    Examples with equal labels are kept once: three labels of ten classes are at most 1000
+    different rows. A row counts how often each (group, label) occurs, so that the
+    log-likelihoods of the classes are one sparse product and an M-step another.
+    """
+
+    def __init__(self, views: np.ndarray, group: np.ndarray, K: int) -> None:
+        """Take class numbers (N, A), -1 where missing, and each column's group (A,)."""
+        self.K = K
+        self.n_groups = int(group.max()) + 1
+        row, column = np.nonzero(views >= 0)
+        place = group[column] * K + views[row, column]
+        shape = (len(views), self.n_groups * K)
+        labels = sp.csr_array((np.ones(len(row)), (row, place)), shape)
+        labels.sum_duplicates()
+        # Equal rows have equal products with a random vector, and others surely have not.
+        key = labels @ np.random.default_rng(0).random(shape[1])
+        _, first, self.row, weight = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
+        self.labels = sp.csr_array(labels[first])
+        self.transposed = sp.csr_array(self.labels.T)
+        # Who has no label says nothing, of the prior either.
+        self.weight = np.where(np.diff(self.labels.indptr) > 0, weight, 0).astype(float)
+
+    def posterior(self, matrices: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
+        """(U, K) P(class | labels) of each distinct row, and the log-likelihood of all."""
+        logs = np.log(np.maximum(matrices, _SMALLEST_CHANCE)).transpose(0, 2, 1)
+        joint = self.labels @ logs.reshape(-1, self.K) + np.log(np.maximum(prior, 1e-300))
+        total = logsumexp(joint, axis=1)
+        return np.exp(joint - total[:, None]), float(self.weight @ total)
+
+    def counts(self, posterior: np.ndarray) -> np.ndarray:
+        """(G, K, K) how many labels (columns) each group gave to each class (rows)."""
+        return self._by_group(self.transposed @ (posterior * self.weight[:, None]))
+
+    def drawn_counts(self, matrices: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        """`counts` with a class drawn for each example.
+
+        Expected counts vary less between annotators than counts do: judged by them, annotators
+        differ too little, are drawn together, and differ less still.
+        """
+        rng = np.random.default_rng(0)
+        posterior, _ = self.posterior(matrices, prior)
+        drawn = rng.multinomial(self.weight.astype(int), posterior)
+        return self._by_group(self.transposed @ drawn.astype(float))
+
+    def _by_group(self, counts: np.ndarray) -> np.ndarray:
+        return counts.reshape(self.n_groups, self.K, self.K).transpose(0, 2, 1)
+
+    def start(self, matrices: np.ndarray, prior: np.ndarray, name: str) -> LatentFit:
+        """A start off the boundary, which EM never leaves."""
+        matrices, prior = 0.99 * matrices + 0.01 / self.K, 0.99 * prior + 0.01 / self.K
+        return LatentFit(matrices, prior, name)
+
+    def votes(self) -> list[LatentFit]:
+        """Starts in which each example is what its labels say.
+
+        All of them alike, as Dawid and Skene start; then those of each group, of the largest
+        ones, more than the others: where annotators are weak, one of these leads higher.
+        """
+        each = [np.eye(self.K)] * self.n_groups
+        shares = {"vote": _rows(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))}
+        size = self.counts(shares["vote"]).sum(axis=(1, 2))
+        for group in np.argsort(-size, kind="stable")[: _MOST_BELIEVED * (self.n_groups > 1)]:
+            own = self.labels[:, group * self.K : (group + 1) * self.K].toarray()
+            believed = _rows(own, shares["vote"])
+            shares[f"annotator {group}"] = _BELIEF * believed + (1 - _BELIEF) * shares["vote"]
+        starts = []
+        for name, share in shares.items():
+            counts = self.counts(share)
+            common = _rows(counts.sum(axis=0), np.eye(self.K))
+            prior = self.weight @ share / self.weight.sum()
+            starts.append(self.start(_rows(counts + common, common), prior, name))
+        return starts
+
+    def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = _STEPS) -> LatentFit:
+        """Expectation-maximisation, the rows of a group drawn to the common ones.
+
+        `shrunk` (G, 1, 1) is how many labels of each class the common matrix counts for. It is
+        that of the groups for which this is not 0, and moves with them.
+        """
+        matrices, prior = fit.matrices, fit.prior
+        some = shrunk[:, 0, 0] > 0
+        done, change = 0, np.inf
+        while done < steps and change > _TOLERANCE:
+            posterior, _ = self.posterior(matrices, prior)
+            counts = self.counts(posterior)
+            common = _rows(counts[some].sum(axis=0), matrices[0])
+            updated = _rows(counts + shrunk * common, matrices)
+            share = self.weight @ posterior / self.weight.sum()
+            change = max(np.abs(updated - matrices).max(), np.abs(share - prior).max())
+            matrices, prior = updated, share
+            done += 1
+        posterior, objective = self.posterior(matrices, prior)
+        if some.any():
+            common = _rows(self.counts(posterior)[some].sum(axis=0), matrices[0])
+            logs = np.log(np.maximum(matrices, _SMALLEST_CHANCE))
+            objective += float((shrunk * common * logs).sum())
+        converged = bool(change <= _TOLERANCE)
+        return LatentFit(matrices, prior, fit.start, objective, fit.steps + done, converged)
+
+
+def solve_latent(
+    model: LatentClasses,
+    T: np.ndarray,
+    p: np.ndarray,
+    is_shrunk: np.ndarray,
+    strength: float | None = None,
+) -> tuple[LatentFit, float]:
+    """The most likely matrices, from the best of several starts, and the strength of shrinkage.
+
+    Starts are the one (T, p) for all and what votes say. Those groups that `is_shrunk` (G,)
+    names are drawn to their common matrix as if it were `strength` labels of each class, which
+    by default is estimated.
+    """
+    shrunk = np.where(is_shrunk, 1.0 if strength is None else strength, 0.0)[:, None, None]
+    starts = [model.start(np.repeat(T[None], model.n_groups, axis=0), p, "triples")]
+    tried = [model.em(start, shrunk, _START_STEPS) for start in [*starts, *model.votes()]]
+    fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
+    if strength is None and is_shrunk.any():
+        for _ in range(_SHRINKAGE_ROUNDS):
+            counts = model.drawn_counts(fit.matrices, fit.prior)
+            shrunk[is_shrunk] = _strength(counts[is_shrunk])
+            fit = model.em(fit, shrunk)
+    return fit, float(shrunk.max())
+
+
+def _rows(counts: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Rows that sum to 1; those without counts are taken from `otherwise`."""
+    total = counts.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, counts / np.where(total > 0, total, 1), otherwise)
+
+
+def _strength(counts: np.ndarray) -> float:
+    """How many labels the common rows are worth, by how much the annotators' rows differ.
+
+    Maximises the likelihood of the counts (A, K, K) when each annotator's row is drawn from a
+    Dirichlet distribution around the common one (empirical Bayes).
+    """
+    common = _rows(counts.sum(axis=0), np.eye(counts.shape[1]))
+    common = 0.999 * common + 0.001 / len(common)
+    total = counts.sum(axis=2)
+
+    def cost(log_strength: float) -> float:
+        s = np.exp(log_strength)
+        rows = gammaln(s) - gammaln(s + total)
+        cells = gammaln(s * common + counts) - gammaln(s * common)
+        return -float(rows.sum() + cells.sum())
+
+    return float(np.exp(minimize_scalar(cost, bounds=(np.log(0.1), np.log(1e5))).x))
+
+
+def label_triples(views: np.ndarray, K: int) -> Consensus:
+    """Count the triples among each example's labels, (N, A) class numbers, -1 where missing.
+
+    Each example with three labels or more weighs 1, whatever the number of its triples. Of more
+    than 20 triples, 20 are drawn.
+    """
+    rng = np.random.default_rng(0)
+    count = (views >= 0).sum(axis=1)
+    present_first = np.argsort(views < 0, axis=1, kind="stable")
+    result = Consensus(np.empty((0, 3), np.int32), np.empty(0), K, 0)
+    for m in np.unique(count[count >= 3]).tolist():
+        rows = np.flatnonzero(count == m)
+        labels = np.take_along_axis(views[rows], present_first[rows, :m], 1)
+        if m * (m - 1) * (m - 2) // 6 <= _MOST_TRIPLES:
+            members = list(combinations(range(m), 3))
+        else:
+            members = [tuple(rng.choice(m, 3, replace=False)) for _ in range(_MOST_TRIPLES)]
+        for triple in members:
+            counted = Consensus.from_labels(labels[:, list(triple)], K)
+            result += Consensus(counted.triples, counted.weights / len(members), K, 0)
+        result = replace(result, n_centers=result.n_centers + len(rows))
+    return result
