@@ -298,7 +298,7 @@ class Run:
                 raise LabelNoiseError(
                     f"Expected the settings of a training run, but {path} is not JSON: {error}"
                 ) from error
-            for name in {*settings, *written}:
+            for name in sorted({*settings, *written}):
                 if settings.get(name) != written.get(name):
                     raise LabelNoiseError(
                         f"Expected the settings that the run in {self._folder} began with, but "
