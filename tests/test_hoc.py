@@ -23,7 +23,7 @@ from labelnoise import (
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip, symmetric
 from labelnoise.soft import one_number, soft_consensus, solve_soft
-from tests.conftest import clusters, pair_matrix
+from tests.conftest import clusters, pair_matrix, symmetric_matrix
 
 # Checks that scikit-learn leaves out, each with its reason.
 DOES_NOT_APPLY = {
@@ -503,3 +503,45 @@ def test_progress_names_its_stages(data):
     assert {stage for stage, _, _ in seen} == {"neighbors", "counting", "solving"}
     assert ("counting", 3, 3) in seen
     assert seen[-1] == ("solving", 1, 1)
+
+
+def test_intervals_hold_the_truth_and_know_the_overlap():
+    X, y = clusters(5, 4000, seed=0)
+    noisy = symmetric(y, 0.3, random_state=0)
+    est = HOC().fit(X, noisy.labels)
+    interval = est.confidence_interval()
+    assert interval.method == "sandwich"
+    low, high = interval.transition_matrix
+    truth = symmetric_matrix(5, 0.3)
+    assert ((low <= truth) & (truth <= high)).mean() > 0.85
+    assert low.min() >= 0
+    assert (low <= est.transition_matrix_).all()
+    assert (est.transition_matrix_ <= high).all()
+    independent = HOC().fit_consensus(est.consensus_).confidence_interval()
+    assert independent.method == "independent"
+    assert np.ptp(independent.noise_rate) < np.ptp(interval.noise_rate)
+
+
+def test_intervals_leave_out_who_was_left_out():
+    X, y = clusters(3, 500, seed=0)
+    y = y.astype(float)
+    y[:50] = np.nan
+    est = HOC().fit(X, y, center_weight=np.arange(500) % 3)
+    assert est.confidence_interval(0.5).level == 0.5
+
+
+@pytest.mark.parametrize(
+    "settings", [{"solver": "moments"}, {"soft": 0.01}, {"n_rounds": 2, "sample_size": 100}]
+)
+def test_no_intervals_where_errors_are_not_known(settings):
+    X, y = clusters(3, 300, seed=0)
+    est = HOC(**settings).fit(X, y)
+    with pytest.raises(LabelNoiseError, match="Expected solver='likelihood' without soft"):
+        est.confidence_interval()
+
+
+def test_a_loaded_estimate_has_no_intervals(tmp_path):
+    X, y = clusters(3, 300, seed=0)
+    HOC().fit(X, y).save(tmp_path / "a.json")
+    with pytest.raises(LabelNoiseError, match="a loaded one has none"):
+        HOC.load(tmp_path / "a.json").confidence_interval()

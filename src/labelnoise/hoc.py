@@ -20,6 +20,7 @@ from labelnoise._estimator import (
 from labelnoise._labels import class_names
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import Diagnostics, Finding, check_fit, check_solution, overlap_of
+from labelnoise.intervals import ConfidenceInterval, confidence_interval
 from labelnoise.neighbors import METRICS
 from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
@@ -29,6 +30,7 @@ Progress = Callable[[str, int, int], None]
 _PAPER_SAMPLE = 15_000
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
+_LARGEST_QUICK = 40  # classes for which intervals take about a second
 
 
 class HOC(Estimator):
@@ -218,6 +220,8 @@ class HOC(Estimator):
         if solving:
             solving(0, 1)
         self._solve(consensus, classes, notes, labels, indices)
+        if indices is not None:
+            self._counted = {"labels": labels, "neighbors": indices, "center_weight": weight}
         if solving:
             solving(1, 1)
         warn_of(self.diagnostics_)
@@ -293,10 +297,66 @@ class HOC(Estimator):
         else:
             fit = [check_fit(consensus, solution, self.solver, overlap)]
         self.classes_, self.consensus_ = classes, consensus
+        self._counted: dict[str, Any] = {}
         self.transition_matrix_ = solution.transition_matrix
         self.class_prior_ = solution.class_prior
         self.diagnostics_ = Diagnostics(
             (*check_solution(consensus, solution, classes), *fit, *notes)
+        )
+
+    def confidence_interval(
+        self,
+        level: float = 0.95,
+        *,
+        method: str = "sandwich",
+        n_bootstrap: int = 200,
+        random_state: int | np.random.Generator | None = None,
+    ) -> ConfidenceInterval:
+        """Give intervals for T, the class prior and the noise rate: population values, per entry.
+
+        They say what chance does to the estimate, and hold if neighbours share their class. Where
+        they do not, the bias is larger than the interval: read `diagnostics_` first. After
+        `fit_consensus` triples are taken to share no examples, which narrows the intervals if
+        they do.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Chance to cover the true value.
+        method : {"sandwich", "bootstrap"}, default="sandwich"
+            A formula, for up to about 100 classes, or estimates from labels drawn anew.
+        n_bootstrap, random_state
+            For "bootstrap".
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from labelnoise.noise import symmetric
+        >>> X, y = load_digits(return_X_y=True)
+        >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
+        >>> est.confidence_interval()
+        21.1% to 25.8% of the labels are wrong (0.95, sandwich)
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "consensus_"):
+            raise LabelNoiseError(
+                "Expected an estimate with its triples, but a loaded one has none: fit it again, "
+                "or save its consensus_ and use fit_consensus"
+            )
+        if self.solver != "likelihood" or self.soft is not None or self.n_rounds is not None:
+            raise LabelNoiseError(
+                f"Expected solver='likelihood' without soft and n_rounds, whose errors are known, "
+                f"but solver = {self.solver!r}, soft = {self.soft!r}, n_rounds = {self.n_rounds}"
+            )
+        return confidence_interval(
+            self.consensus_,
+            self.transition_matrix_,
+            self.class_prior_,
+            level=level,
+            method=method,
+            n_bootstrap=n_bootstrap,
+            random_state=random_state,
+            **self._counted,
         )
 
     @property
@@ -385,19 +445,27 @@ def _checked_weight(center_weight: Any, n: int) -> np.ndarray:
 def _summary(est: HOC) -> str:
     T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
     K = len(classes)
+    interval = _quick_interval(est)
+    triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
     lines = [
-        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples around "
-        f"{est.consensus_.n_centers:,} examples in {K} classes."
-        if hasattr(est, "consensus_")
-        else f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate for {K} classes."
+        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
+        f"{triples}in {K} classes."
     ]
+    if interval is not None:
+        low, high = interval.noise_rate
+        lines.append(
+            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, if neighbours share "
+            f"their true class)."
+        )
     confusions = est.joint_ - np.diag(np.diag(est.joint_))
     largest = np.argsort(-confusions, axis=None)[:5]
-    sentences = [
-        f"  {T[i, j]:.1%} of true {classes[i]} are labelled {classes[j]}"
-        for i, j in zip(*np.unravel_index(largest, T.shape), strict=True)
-        if i != j and T[i, j] >= 0.0005
-    ]
+    sentences = []
+    for i, j in zip(*np.unravel_index(largest, T.shape), strict=True):
+        if i != j and T[i, j] >= 0.0005:
+            ends = "" if interval is None else _ends(*interval.transition_matrix[:, i, j])
+            sentences.append(
+                f"  {T[i, j]:.1%}{ends} of true {classes[i]} are labelled {classes[j]}"
+            )
     if sentences:
         lines += ["Most frequent confusions:", *sentences]
     if K <= _LARGEST_PRINTED:
@@ -408,3 +476,17 @@ def _summary(est: HOC) -> str:
             lines.append(f"  {name:>{width}}" + "".join(f" {100 * v:>{width}.1f}" for v in row))
     lines.append(str(est.diagnostics_))
     return "\n".join(lines)
+
+
+def _quick_interval(est: HOC) -> ConfidenceInterval | None:
+    """The intervals, where there are any and they take no time."""
+    if len(est.classes_) > _LARGEST_QUICK or not hasattr(est, "consensus_"):
+        return None
+    try:
+        return est.confidence_interval()
+    except LabelNoiseError:
+        return None
+
+
+def _ends(low: float, high: float) -> str:
+    return f" ({100 * low:.1f} to {100 * high:.1f})"
