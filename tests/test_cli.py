@@ -11,6 +11,7 @@ from rich.console import Console
 
 import labelnoise
 from labelnoise import cli
+from labelnoise.cli import digits
 from labelnoise.diagnostics import Finding
 from labelnoise.report import Comparison
 
@@ -40,10 +41,13 @@ def test_version(run):
 
 
 def test_help_lists_the_commands(run):
-    """--help names the demo."""
+    """--help names the commands and what the exit statuses mean."""
     status, output, _ = run("--help")
     assert status == 0
-    assert "demo" in output
+    for command in ("demo", "estimate", "suspects", "embed", "corrupt", "train", "compare"):
+        assert re.search(rf"^│ {command} ", output, re.MULTILINE)
+        assert "Examples:" in run(command, "--help")[1]
+    assert "130 interrupted" in re.sub(r"\s+", " ", output)
 
 
 def test_help_waits_for_nothing():
@@ -100,7 +104,7 @@ def test_demo_makes_the_noise_that_was_asked_for(run, tmp_path, kind, row):
 def test_class_noise_has_the_rate():
     """The digits' T is stochastic with `rate` wrong labels, up to the largest rate there is."""
     for rate in (0, 0.2, 0.68):
-        T = cli._digit_confusions(rate)
+        T = digits._digit_confusions(rate)
         assert T.min() >= 0
         np.testing.assert_allclose(T.sum(axis=1), 1)
         np.testing.assert_allclose(1 - np.diag(T).mean(), rate, atol=1e-12)
@@ -137,7 +141,7 @@ def test_class_names_are_not_markup(capsys):
         findings=[Finding("f", True, 1.0, "Check [bold]this[/nonsense].")],
         how="",
     )
-    cli._print_comparison(Console(width=100), comparison)
+    digits._print_comparison(Console(width=100), comparison)
     output = capsys.readouterr().out
     assert "20.0% of true [red]a[/red] are labelled [/b] (true: 0.0%)" in output
     assert "Check [bold]this[/nonsense]." in output
@@ -184,7 +188,7 @@ def test_interrupt_is_one_line(run, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_compare_on_digits", interrupt)
+    monkeypatch.setattr(digits, "_compare_on_digits", interrupt)
     assert run("demo") == (130, "", "Interrupted.\n")
 
 

@@ -540,8 +540,72 @@ def test_no_intervals_where_errors_are_not_known(settings):
         est.confidence_interval()
 
 
-def test_a_loaded_estimate_has_no_intervals(tmp_path):
+def test_a_loaded_estimate_has_the_interval_it_was_saved_with(tmp_path):
     X, y = clusters(3, 300, seed=0)
-    HOC().fit(X, y).save(tmp_path / "a.json")
-    with pytest.raises(LabelNoiseError, match="a loaded one has none"):
-        HOC.load(tmp_path / "a.json").confidence_interval()
+    est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
+    est.save(tmp_path / "a.json")
+    loaded = HOC.load(tmp_path / "a.json")
+    expected = est.confidence_interval().transition_matrix
+    np.testing.assert_array_equal(loaded.confidence_interval().transition_matrix, expected)
+    assert str(loaded.confidence_interval()) == str(est.confidence_interval())
+    with pytest.raises(LabelNoiseError, match=r"a loaded one has none for level = 0\.9"):
+        loaded.confidence_interval(0.9)
+    content = json.loads((tmp_path / "a.json").read_text())
+    content["confidence_interval"]["noise_rate"] = [0.5, 0.2]
+    (tmp_path / "b.json").write_text(json.dumps(content))
+    with pytest.raises(LabelNoiseError, match="an interval ends before it begins"):
+        HOC.load(tmp_path / "b.json")
+
+
+def test_suspects_are_wrong_and_suggestions_right():
+    X, y = clusters(4, 1500, seed=0)
+    labels = symmetric(y, 0.2, random_state=0).labels
+    names = np.array(["ant", "bee", "cat", "dog"])
+    given = names[labels].astype(object)
+    given[:100] = None
+    est = HOC().fit(X, given)
+    suspects = est.suspects()
+    assert suspects.index.min() >= 100
+    assert (given[suspects.index] == suspects.given).all()
+    assert (names[y][suspects.index] == suspects.suggested).mean() > 0.95
+    wrong = (labels != y)[100:].sum()
+    assert abs(suspects.expected_errors - wrong) < 0.25 * wrong
+    posterior = est.predict_proba()
+    assert posterior.shape == (1400, 4)
+    assert (posterior.argmax(axis=1) == y[100:]).mean() > 0.95
+
+
+def test_verified_labels_are_no_longer_suspects():
+    X, y = clusters(4, 800, seed=0)
+    labels = symmetric(y, 0.2, random_state=0).labels
+    est = HOC().fit(X, labels)
+    first = est.suspects().index[:3]
+    after = est.suspects(verified={int(row): labels[row] for row in first})
+    assert not set(first) & set(after.index)
+    with pytest.raises(LabelNoiseError, match="row 900 is none"):
+        est.suspects(verified={900: 1})
+
+
+def test_new_examples_are_predicted_by_what_is_around_them():
+    X, y = clusters(4, 1500, seed=0)
+    labels = symmetric(y, 0.3, random_state=0).labels
+    est = HOC().fit(X[:1000], labels[:1000])
+    clean = est.predict_proba(X[1000:])
+    assert (clean.argmax(axis=1) == y[1000:]).mean() > 0.98
+    own = est.predict_proba(X[1000:], labels[1000:])
+    at = np.arange(500), labels[1000:]
+    assert (own[at] >= clean[at] - 1e-9).all()  # a label speaks for its class
+    np.testing.assert_allclose(own.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_no_suspects_without_the_data(tmp_path, loaded):
+    X, y = clusters(3, 300, seed=0)
+    est = HOC().fit(X, y)
+    if loaded:
+        est.save(tmp_path / "a.json")
+        est = HOC.load(tmp_path / "a.json")
+    else:
+        est = HOC().fit_consensus(est.consensus_)
+    with pytest.raises(LabelNoiseError, match="it was loaded, or fitted to counted triples"):
+        est.suspects()

@@ -6,12 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from labelnoise import LabelNoiseError
-
-torch = pytest.importorskip("torch")
-
-from labelnoise.losses import (  # noqa: E402
+from labelnoise.losses import (
     BackwardLoss,
     CORESLoss,
     DMILoss,

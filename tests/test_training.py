@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, LocalHOC, noise  # noqa: E402
-from labelnoise.datasets import load_arrays, load_folder  # noqa: E402
-from labelnoise.losses import ForwardLoss, ReweightLoss  # noqa: E402
-from labelnoise.training import (  # noqa: E402
+from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, LocalHOC, noise
+from labelnoise.datasets import load_arrays, load_folder
+from labelnoise.losses import ForwardLoss, ReweightLoss
+from labelnoise.training import (
     METHODS,
     PLANS,
     Objective,
@@ -26,9 +25,9 @@ from labelnoise.training import (  # noqa: E402
     method_named,
     train,
 )
-from labelnoise.training.batches import batch_source  # noqa: E402
-from labelnoise.training.methods import CE, HOCGlobal  # noqa: E402
-from labelnoise.training.objectives import (  # noqa: E402
+from labelnoise.training.batches import batch_source
+from labelnoise.training.methods import CE, HOCGlobal
+from labelnoise.training.objectives import (
     CORES,
     Corrected,
     CoTeaching,
@@ -38,7 +37,7 @@ from labelnoise.training.objectives import (  # noqa: E402
     Revised,
     Transitions,
 )
-from labelnoise.training.part_dependent import _rows, part_dependent  # noqa: E402
+from labelnoise.training.part_dependent import _rows, part_dependent
 
 K = 4
 

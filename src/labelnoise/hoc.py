@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
@@ -17,13 +18,16 @@ from labelnoise._estimator import (
     source_numbers,
     warn_of,
 )
-from labelnoise._labels import class_names
+from labelnoise._labels import class_names, encode_labels
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import Diagnostics, Finding, check_fit, check_solution, overlap_of
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
 from labelnoise.neighbors import METRICS
 from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
+
+if TYPE_CHECKING:
+    from labelnoise.cleaning import CleanModel, Suspects
 
 Progress = Callable[[str, int, int], None]
 
@@ -115,6 +119,9 @@ class HOC(Estimator):
         "transition_matrix": Stored("KK"),
         "soft_matrix": Stored("KK", optional=True),
     }
+    _counted: dict[str, Any]  # what `intervals.confidence_interval` asks for
+    _data: dict[str, Any]  # X, labels, neighbors, row numbers; and a model, once it is asked for
+    _saved_interval: ConfidenceInterval | None = None
 
     def __init__(
         self,
@@ -222,6 +229,7 @@ class HOC(Estimator):
         self._solve(consensus, classes, notes, labels, indices)
         if indices is not None:
             self._counted = {"labels": labels, "neighbors": indices, "center_weight": weight}
+        self._data = {"X": X, "labels": labels, "neighbors": neighbors, "rows": rows}
         if solving:
             solving(1, 1)
         warn_of(self.diagnostics_)
@@ -297,7 +305,7 @@ class HOC(Estimator):
         else:
             fit = [check_fit(consensus, solution, self.solver, overlap)]
         self.classes_, self.consensus_ = classes, consensus
-        self._counted: dict[str, Any] = {}
+        self._counted, self._data = {}, {}
         self.transition_matrix_ = solution.transition_matrix
         self.class_prior_ = solution.class_prior
         self.diagnostics_ = Diagnostics(
@@ -339,9 +347,11 @@ class HOC(Estimator):
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
+            if self._saved_interval is not None and self._saved_interval.level == level:
+                return self._saved_interval
             raise LabelNoiseError(
-                "Expected an estimate with its triples, but a loaded one has none: fit it again, "
-                "or save its consensus_ and use fit_consensus"
+                f"Expected an estimate with its triples, but a loaded one has none for level = "
+                f"{level}: fit it again, or save its consensus_ and use fit_consensus"
             )
         if self.solver != "likelihood" or self.soft is not None or self.n_rounds is not None:
             raise LabelNoiseError(
@@ -358,6 +368,109 @@ class HOC(Estimator):
             random_state=random_state,
             **self._counted,
         )
+
+    def predict_proba(self, X: Any = None, y: Any = None) -> np.ndarray:
+        """Give P(clean class), from the features and the labels around, and the own label.
+
+        Parameters
+        ----------
+        X : array of shape (M, d), optional
+            New examples. None: those that the estimate was fitted to, with their labels; each one's
+            evidence then comes from models that were trained without it.
+        y : array of shape (M,), optional
+            Labels of new examples; None and NaN are unlabelled.
+
+        Returns
+        -------
+        array of shape (M, K)
+            Rows sum to 1, columns in the order of `classes_`. Without X, rows are the examples
+            that took part in the estimate: those that are labelled.
+        """
+        from labelnoise.cleaning import with_own_label
+
+        model = self._clean_model()
+        if X is None:
+            if y is not None:
+                raise LabelNoiseError("Expected no y without X, but y was given")
+            return with_own_label(model.out_of_fold, model.labels, model.transition_matrix)
+        try:
+            X = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
+        except ValueError as error:
+            raise LabelNoiseError(str(error)) from error
+        clean = model.predict_proba(X)
+        if y is None:
+            return clean
+        labels, _ = encode_labels(y, self.classes_, self.unlabeled)
+        if len(labels) != len(clean):
+            raise LabelNoiseError(
+                f"Expected as many labels as rows of X, but X has {len(clean)} rows and y "
+                f"{len(labels)} labels"
+            )
+        return with_own_label(clean, labels, model.transition_matrix)
+
+    def suspects(self, verified: Mapping[int, Any] | None = None) -> Suspects:
+        """Rank the labels that are probably wrong, each with its probability and a suggestion.
+
+        Parameters
+        ----------
+        verified : dict, optional
+            The true labels of some rows, {row number: label}. A few hundred, best of random rows,
+            correct the probabilities.
+
+        Returns
+        -------
+        Suspects
+            As many as are expected to be wrong. Print it, or take its `columns()`. The expected
+            number follows from the features, too, and so differs from `noise_rate_`, which takes
+            the overlap of classes for noise.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from labelnoise.noise import symmetric
+        >>> X, y = load_digits(return_X_y=True)
+        >>> noisy = symmetric(y, 0.2, random_state=0)
+        >>> suspects = HOC().fit(X, noisy.labels).suspects()
+        >>> bool((noisy.labels != y)[suspects.index].mean() > 0.9)
+        True
+        """
+        from labelnoise.cleaning import find_suspects, verify
+
+        posterior, labels, rows = self.predict_proba(), self._data["labels"], self._data["rows"]
+        if verified:
+            place = {int(row): number for number, row in enumerate(rows)}
+            unknown = [row for row in verified if row not in place]
+            if unknown:
+                raise LabelNoiseError(
+                    f"Expected verified rows that are labelled examples of the data, but row "
+                    f"{unknown[0]!r} is none ({len(unknown)} such rows)"
+                )
+            numbers, _ = encode_labels(list(verified.values()), self.classes_)
+            checked = dict(zip((place[row] for row in verified), numbers.tolist(), strict=True))
+            posterior = verify(posterior, labels, checked).posterior
+        found = find_suspects(posterior, labels, self.classes_)
+        return replace(found, index=rows[found.index])
+
+    def _clean_model(self) -> CleanModel:
+        from labelnoise.cleaning import fit_clean_model
+
+        check_is_fitted(self)
+        if not getattr(self, "_data", None):
+            raise LabelNoiseError(
+                "Expected an estimate that was fitted to labels of examples, but it was loaded, or "
+                "fitted to counted triples: use fit"
+            )
+        if "model" not in self._data:
+            X, neighbors = self._data["X"], self._data["neighbors"]
+            self._data["model"] = fit_clean_model(
+                X,
+                self._data["labels"],
+                self.transition_matrix_,
+                neighbors=neighbors if X is None else None,
+                metric=self.metric,
+            )
+        model: CleanModel = self._data["model"]
+        return model
 
     @property
     def noise_rate_(self) -> float:
@@ -384,7 +497,20 @@ class HOC(Estimator):
         return _summary(self)
 
     def _content(self) -> dict[str, Any]:
-        return super()._content() | {"noise_rate": self.noise_rate_}
+        interval = _quick_interval(self)
+        return super()._content() | {
+            "noise_rate": self.noise_rate_,
+            "confidence_interval": None if interval is None else interval.to_dict(),
+        }
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> Self:
+        est = super()._from_content(content)
+        if content["confidence_interval"] is not None:
+            K = len(est.classes_)
+            interval = ConfidenceInterval.from_dict(content["confidence_interval"], K)
+            est._saved_interval = interval
+        return est
 
 
 class ManyMatrices(Estimator):
@@ -480,7 +606,7 @@ def _summary(est: HOC) -> str:
 
 def _quick_interval(est: HOC) -> ConfidenceInterval | None:
     """The intervals, where there are any and they take no time."""
-    if len(est.classes_) > _LARGEST_QUICK or not hasattr(est, "consensus_"):
+    if len(est.classes_) > _LARGEST_QUICK:
         return None
     try:
         return est.confidence_interval()

@@ -54,6 +54,30 @@ class ConfidenceInterval:
     on_boundary: np.ndarray
     """(K, K) whether the estimate is 0, so that only the upper end says something."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give all of it as JSON holds it."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any], n_classes: int) -> ConfidenceInterval:
+        """Read what `to_dict` gave; a ValueError tells of what cannot be."""
+        K = n_classes
+        shapes = {"transition_matrix": (2, K, K), "class_prior": (2, K), "noise_rate": (2,)}
+        ends = {name: np.array(content[name], float) for name in shapes}
+        boundary = np.array(content["on_boundary"])
+        if any(ends[name].shape != shape for name, shape in shapes.items()) or (
+            boundary.shape != (K, K) or boundary.dtype != bool
+        ):
+            raise ValueError("the sizes of the intervals do not fit")
+        if not all((low >= 0).all() and (low <= high).all() for low, high in ends.values()):
+            raise ValueError("an interval ends before it begins")
+        return cls(
+            float(content["level"]), **ends, method=str(content["method"]), on_boundary=boundary
+        )
+
     def __repr__(self) -> str:
         low, high = self.noise_rate
         return f"{low:.1%} to {high:.1%} of the labels are wrong ({self.level:.4g}, {self.method})"

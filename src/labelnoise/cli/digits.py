@@ -1,24 +1,16 @@
-"""The command line: `labelnoise --help` lists the commands.
-
-What takes long to import is imported inside the commands, so that help comes at once.
-"""
+"""`labelnoise demo`: noise that is known, and what the estimate makes of it."""
 
 from __future__ import annotations
 
-import io
-import sys
 import time
-import warnings
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from labelnoise import __version__
-from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._files import write_then_rename
+from labelnoise._errors import LabelNoiseError
+from labelnoise.cli.terminal import progress, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,31 +22,11 @@ if TYPE_CHECKING:
     from labelnoise.noise import NoisyLabels
     from labelnoise.report import Comparison
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
-
 # Which digits people mistake for which, and how often relative to each other. Made up, but of
 # the kind that real annotators produce: a few strong, one-sided confusions over a low floor.
-_DIGIT_CONFUSIONS = {
-    (7, 1): 22,
-    (3, 8): 20,
-    (4, 9): 18,
-    (8, 3): 14,
-    (9, 4): 10,
-    (5, 6): 10,
-    (1, 7): 8,
-    (2, 7): 8,
-    (5, 3): 6,
-    (9, 7): 5,
-    (8, 5): 4,
-}
+_DIGIT_CONFUSIONS = {(7, 1): 22, (3, 8): 20, (4, 9): 18, (8, 3): 14, (9, 4): 10, (5, 6): 10}
+_DIGIT_CONFUSIONS |= {(1, 7): 8, (2, 7): 8, (5, 3): 6, (9, 7): 5, (8, 5): 4}
 _DIGIT_FLOOR = 1  # every other confusion
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 class NoiseKind(StrEnum):
@@ -65,60 +37,17 @@ class NoiseKind(StrEnum):
     PAIR = "pair"
 
 
-def main() -> None:
-    """Run the command line; what a user can cause ends in one line and a status."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a character shows "?" instead of ending the program.
-            stream.reconfigure(errors="replace")
-    try:
-        app()
-    except LabelNoiseError as error:
-        print("Error:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(_interrupted())
-    except SystemExit as stop:
-        if stop.code == _INTERRUPTED:
-            _interrupted()
-        raise
+Noise = Annotated[
+    NoiseKind,
+    Option(help="class: digits that look alike; symmetric: all alike; pair: each with the next."),
+]
 
 
-def _interrupted() -> int:
-    print("Interrupted.", file=sys.stderr)
-    return _INTERRUPTED
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"labelnoise {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _labelnoise(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """How wrong are your labels? Estimate the noise, without clean labels."""
-
-
-@app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path(
-        "demo-output/report.html"
-    ),
-    noise: Annotated[
-        NoiseKind,
-        typer.Option(
-            help="class: digits that look alike are confused; symmetric: all alike; "
-            "pair: each with the next."
-        ),
-    ] = NoiseKind.CLASS,
-    rate: Annotated[float, typer.Option(help="Share of labels to make wrong, 0 to 1.")] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="Which random labels are wrong.")] = 0,
+    out: Annotated[Path, Option(help="Where the picture goes.")] = Path("demo-output/report.html"),
+    noise: Noise = NoiseKind.CLASS,
+    rate: Annotated[float, Option(help="Share of labels to make wrong, 0 to 1.")] = 0.2,
+    seed: Annotated[int, Option(min=0, help="Which random labels are wrong.")] = 0,
 ) -> None:
     """Make known noise in scikit-learn's digits, estimate it, and show both."""
     from rich.console import Console
@@ -128,7 +57,7 @@ def demo(
 
     from labelnoise.report import heatmap_page
 
-    _write_page(out, heatmap_page(comparison))
+    write_page(out, heatmap_page(comparison))
     console = Console(highlight=False)
     _print_comparison(console, comparison)
     console.print(f"\nTook {time.perf_counter() - start:.1f} s.")
@@ -137,26 +66,8 @@ def demo(
 
 def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
     """Corrupt the digits, estimate, and compare; progress goes to the terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    terminal = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=terminal,
-        disable=not terminal.is_interactive,
-    ) as bars:
-        steps = {
-            name: bars.add_task(text, total=1, start=False)
-            for name, text in (
-                ("data", "Preparing the data"),
-                ("neighbors", "Finding neighbours"),
-                ("solving", "Solving for T"),
-            )
-        }
-        bars.start_task(steps["data"])
+    with progress() as show:
+        show("reading", 0, 0)
 
         import numpy as np
         from sklearn.datasets import load_digits
@@ -168,16 +79,8 @@ def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
 
         X, digits = load_digits(return_X_y=True)
         noisy = _corrupt(digits, kind, rate, seed)
-        bars.update(steps["data"], completed=1)
-
-        def show(stage: str, done: int, total: int) -> None:
-            bars.start_task(steps[stage])
-            bars.update(steps[stage], completed=done, total=total)
-
-        with warnings.catch_warnings():
-            # Each of these warnings is also a finding, and the findings are shown.
-            warnings.simplefilter("ignore", LabelNoiseWarning)
-            est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
+        show("reading", 1, 1)
+        est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
 
     truth, K = noisy.transition_matrix, len(noisy.classes)
     counted = true_transition_matrix(digits, noisy.labels, K)
@@ -244,26 +147,6 @@ def _digit_confusions(rate: float) -> np.ndarray:
     # At the largest rate, rounding may take one row just above 1.
     np.fill_diagonal(T, np.maximum(1 - T.sum(axis=1), 0))
     return T
-
-
-def _write_page(path: Path, page: str) -> None:
-    """Write the page, and the folders it goes to; all or nothing."""
-    new: list[Path] = []
-    try:
-        new = [folder for folder in path.parents if not folder.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with write_then_rename(path) as file:
-            file.write(page.encode())
-    except BaseException as error:
-        for folder in new:
-            with suppress(OSError):
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise LabelNoiseError(
-                f"Expected a folder to write to, but {path.parent} cannot be made one: "
-                f"{error.strerror}"
-            ) from error
-        raise
 
 
 def _print_comparison(console: Console, comparison: Comparison) -> None:

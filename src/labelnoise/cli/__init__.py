@@ -1,0 +1,109 @@
+"""The command line: `labelnoise --help` lists the commands.
+
+What takes long to import is imported inside the commands, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from labelnoise import __version__
+from labelnoise._errors import LabelNoiseError
+from labelnoise.cli.digits import demo
+from labelnoise.cli.estimates import compare, estimate, suspects
+from labelnoise.cli.making import corrupt, embed
+from labelnoise.cli.training import train
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command line; what a user can cause ends in one line and a status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character shows "?" instead of ending the program.
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except (LabelNoiseError, OSError, MemoryError) as error:
+        print("Error:", " ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(_interrupted())
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            _interrupted()
+        raise
+
+
+def _interrupted() -> int:
+    print("Interrupted.", file=sys.stderr)
+    return _INTERRUPTED
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"labelnoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="From images and their labels to T and a list of suspects:\n\n"
+    "labelnoise embed photos/ --out features.npy\n\n"
+    "labelnoise estimate features.npy labels.csv\n\n"
+    "labelnoise suspects features.npy labels.csv --out suspects.csv\n\n"
+    "Exit status: 0 done, 1 input that cannot be worked with, 2 wrong usage, 130 interrupted."
+)
+def _labelnoise(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """How wrong are your labels? Estimate the noise, without clean labels."""
+
+
+def _add(command: object, *examples: str) -> None:
+    epilog = "\n\n".join(["Examples:", *(f"labelnoise {example}" for example in examples)])
+    app.command(epilog=epilog)(command)  # type: ignore[type-var]
+
+
+_add(demo, "demo", "demo --noise pair --rate 0.3 --out pair.html")
+_add(
+    estimate,
+    "estimate features.npy labels.npy",
+    "estimate features.npy labels.csv:colour --out T.json --report report.html",
+    "estimate table.parquet table.parquet --groups table.parquet:annotator",
+)
+_add(
+    suspects,
+    "suspects features.npy labels.csv --out suspects.csv",
+    "suspects features.npy labels.csv --out worst.csv --top 500 --threshold 0.9",
+)
+_add(
+    embed,
+    "embed photos/ --out features.npy",
+    "embed reviews.csv --kind texts --column review --out features.npy",
+    "embed people.csv --kind table --drop income --out features.npy",
+)
+_add(
+    corrupt,
+    "corrupt labels.npy --kind symmetric --rate 0.4 --out noisy.npy",
+    "corrupt labels.csv --kind instance --rate 0.4 --features features.npy --out noisy.csv",
+)
+_add(
+    train,
+    "train --data cifar10 --root data --labels worst --method hoc-local",
+    "train --data photos/ --method gce --method-setting q=0.5 --plan short --network resnet18",
+)
+_add(compare, "compare before.json after.json")

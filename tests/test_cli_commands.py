@@ -1,0 +1,303 @@
+"""Each command does its work on files, and leaves nothing where it cannot."""
+
+import json
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelnoise import HOC, LabelNoiseError, cli
+from labelnoise import training as torch_training
+from labelnoise.cli import training
+from labelnoise.comparison import compare_estimates
+from labelnoise.encoders import Embedding
+from labelnoise.noise import class_conditional
+from tests.conftest import clusters, symmetric_matrix
+
+K, N = 3, 600
+T = np.array([[0.8, 0.2, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]])
+
+
+def open_lines(path):
+    with open(path) as file:
+        return file.read().splitlines()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line in this process; gives status, output and error output."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["labelnoise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    monkeypatch.setenv("COLUMNS", "100")
+    return run
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Well separated classes with noisy labels in files of the working folder; the clean ones."""
+    monkeypatch.chdir(tmp_path)
+    X, clean = clusters(K, N, seed=0)
+    names = np.array(["cat", "dog", "owl"])
+    noisy = class_conditional(names[clean], T, random_state=0)
+    np.save("x.npy", X)
+    np.save("y.npy", noisy.labels)
+    np.save("clean.npy", names[clean])
+    return names[clean]
+
+
+def test_estimate_prints_writes_and_reports(run, data):
+    """The summary in words; T in the file; a page that needs nothing else."""
+    status, output, errors = run(
+        "estimate", "x.npy", "y.npy", "--out", "T.json", "--report", "r.html"
+    )
+    assert (status, errors) == (0, "")
+    assert re.search(r"^  \d+\.\d% .*of true cat are labelled dog$", output, re.MULTILINE)
+    assert output.endswith("Estimate: T.json\nReport: r.html\n")
+    np.testing.assert_allclose(HOC.load("T.json").transition_matrix_, T, atol=0.08)
+    assert any('title="true cat, labelled dog: ' in line for line in open_lines("r.html"))
+
+
+def test_estimate_as_json(run, data):
+    """One JSON object, with what the options asked for in it."""
+    status, output, errors = run(
+        "estimate", "x.npy", "y.npy", "--json", "--classes", "owl,dog,cat,elk", "--unlabeled", "dog"
+    )
+    content = json.loads(output)
+    assert (status, errors) == (0, "")
+    assert content["classes"] == ["owl", "dog", "cat", "elk"]
+    assert content["class_prior"][1] == content["class_prior"][3] == 0
+    assert content["diagnostics"]
+    low, high = content["confidence_interval"]["noise_rate"]
+    assert low <= content["noise_rate"] < high
+
+
+def test_typed_classes_are_numbers_where_labels_are(run, data):
+    """--unlabeled -1 means the number."""
+    y = np.where(np.arange(N) % 5, np.unique(data, return_inverse=True)[1], -1)
+    np.save("numbers.npy", y)
+    _, output, _ = run("estimate", "x.npy", "numbers.npy", "--json", "--unlabeled", "-1")
+    assert json.loads(output)["classes"] == [0, 1, 2]
+
+
+def test_estimate_for_groups_and_neighbourhoods(run, data):
+    """--groups says who labels differently; --local how much T varies."""
+    careless = np.arange(N) % 2 == 1
+    y = np.where(careless & (data == "cat") & (np.arange(N) % 3 > 0), "owl", data)
+    np.save("y.npy", y)
+    lines = [f"{'B' if one else 'A'}\n" for one in careless]
+    with open("g.csv", "w") as file:
+        file.writelines(["group\n", *lines])
+    status, output, errors = run("estimate", "x.npy", "y.npy", "--groups", "g.csv")
+    assert (status, errors) == (0, "")
+    assert "group B labels true cat as owl more often than group A" in output
+    status, output, errors = run("estimate", "x.npy", "y.npy", "--local", "--out", "T.npy")
+    assert (status, errors) == (0, "")
+    assert "In 300 neighbourhoods of 250 examples, " in output
+    assert np.load("T.npy").shape == (300, K, K)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["estimate", "no.npy", "y.npy"], 1, "no.npy does not exist"),
+        (["estimate", "x.npy", "x.npy"], 1, "one label for each example"),
+        (["estimate", "x.npy", "y.npy", "--out", "T.xml"], 1, "ending in .json, .npy"),
+        (["estimate", "x.npy", "y.npy", "--out", "no/T.json"], 1, "there is no no"),
+        (["estimate", "x.npy", "y.npy", "--classes", "cat,dog"], 1, "y has ['owl']"),
+        (["estimate", "x.npy", "y.npy", "--groups", "y.npy", "--local"], 2, "does not go with"),
+        (["suspects", "x.npy", "y.npy", "--out", "s.npy"], 1, "ending in .csv"),
+        (["suspects", "x.npy", "y.npy"], 2, "--out"),
+        (["corrupt", "y.npy", "--rate", "2", "--out", "z.npy"], 1, "0 <= rate <= 1"),
+        (["corrupt", "y.npy", "--kind", "instance", "--rate", ".1", "--out", "z.npy"], 2, "needs"),
+        (["embed", "no", "--out", "z.npy"], 1, "there is no no"),
+        (["embed", "t.csv", "--out", "z.npy"], 2, "needs --kind"),
+        (["train", "--data", "no"], 1, "Expected one of cifar10"),
+        (["train", "--data", "no", "--method", "magic"], 1, "one of ('ce', "),
+        (["train", "--data", "no", "--method-setting", "q"], 2, "NAME=VALUE"),
+        (["compare", "y.npy", "y.npy"], 1, "written by HOC.save"),
+    ],
+)
+def test_bad_input_is_one_line_and_a_status(run, data, arguments, status, message):
+    """1 for input that cannot be worked with, 2 for wrong usage, and no file is written."""
+    before = sorted(os.listdir())
+    found, output, errors = run(*arguments)
+    assert (found, output) == (status, "")
+    assert message in errors
+    assert status == 2 or re.fullmatch("Error: Expected .*\n", errors)
+    assert sorted(os.listdir()) == before
+
+
+def test_suspects_finds_what_is_wrong(run, data):
+    """The list is ranked, most of it is wrong, and suggestions are right."""
+    wrong = np.load("y.npy") != data
+    status, output, errors = run("suspects", "x.npy", "y.npy", "--out", "s.csv", "--top", "20")
+    assert (status, errors) == (0, "")
+    assert "(20 of them)" in output
+    head, *lines = open_lines("s.csv")
+    assert head == "row,given label,suggested label,probability wrong"
+    rows = [line.split(",") for line in lines]
+    assert np.mean([wrong[int(row)] for row, *_ in rows]) > 0.9
+    assert np.mean([data[int(row)] == suggested for row, _, suggested, _ in rows]) > 0.9
+    chances = [float(chance) for *_, chance in rows]
+    assert chances == sorted(chances, reverse=True)
+
+
+def test_suspects_heeds_what_was_verified(run, data):
+    """Rows whose labels were found right are no suspects any more."""
+    run("suspects", "x.npy", "y.npy", "--out", "s.csv", "--top", "3")
+    rows = [line.split(",")[0] for line in open_lines("s.csv")[1:]]
+    labels = np.load("y.npy")
+    with open("v.csv", "w") as file:
+        file.write("row,label\n" + "".join(f"{row},{labels[int(row)]}\n" for row in rows))
+    status, _, errors = run("suspects", "x.npy", "y.npy", "--out", "t.csv", "--verified", "v.csv")
+    assert (status, errors) == (0, "")
+    assert not set(rows) & {line.split(",")[0] for line in open_lines("t.csv")}
+    with open("v.csv", "a") as file:
+        file.write(f"nobody,{labels[0]}\n")
+    status, _, errors = run("suspects", "x.npy", "y.npy", "--out", "u.csv", "--verified", "v.csv")
+    assert status == 1
+    assert "to name rows of x.npy, but 'nobody' is none (1 such names)" in errors
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--kind", "symmetric", "--rate", "0.3"],
+        ["--kind", "pair", "--rate", "0.3"],
+        ["--kind", "instance", "--rate", "0.3", "--features", "x.npy"],
+        ["--kind", "class", "--matrix", "T.npy"],
+    ],
+)
+def test_corrupt_makes_the_noise_it_says(run, data, how):
+    """The rate that is printed is that of the file, and near to what was asked for."""
+    np.save("T.npy", symmetric_matrix(K, 0.3))
+    status, output, _ = run("corrupt", "clean.npy", *how, "--out", "z.npy", "--json")
+    rate = float(np.mean(np.load("z.npy") != data))
+    assert status == 0
+    assert json.loads(output)["rate"] == rate == pytest.approx(0.3, abs=0.06)
+
+
+def test_corrupted_labels_keep_their_names(run, data):
+    """Labels of a table go on being matched by name."""
+    with open("y.csv", "w") as file:
+        file.write("path,label\nb,1\na,0\n")
+    run("corrupt", "y.csv", "--rate", "0", "--out", "z.csv")
+    assert open_lines("z.csv") == ["name,label", "b,1", "a,0"]
+
+
+def test_embed_hands_on_what_was_asked_for(run, data, monkeypatch):
+    """Options reach the encoder; failures and the next step are said."""
+    calls = []
+
+    def embed_images(source, **settings):
+        calls.append((str(source), {**settings, "progress": None}))
+        return Embedding(np.zeros((2, 5)), ["a", "b"], [("c", "is broken")])
+
+    monkeypatch.setattr("labelnoise.encoders.embed_images", embed_images)
+    _, output, _ = run("embed", ".", "--out", "z.npy", "--encoder", "timm:x", "--batch-size", "4")
+    assert output.startswith("2 images became 5 features each: z.npy\n1 could not be read")
+    assert "  c: is broken\n" in output
+    assert calls[0][1]["encoder"] == "timm:x"
+    assert calls[0][1]["batch_size"] == 4
+    with open("t.csv", "w") as file:
+        file.writelines(["a,b\n", *(f"{i},{i % 2}\n" for i in range(9))])
+    _, output, _ = run("embed", "t.csv", "--kind", "table", "--drop", "b", "--out", "t.npy")
+    assert np.load("t.npy").shape == (9, 1)
+    assert "--metric euclidean" in output
+
+
+def test_train_reports_accuracy_and_continues(run, data, monkeypatch):
+    """A training on a folder: its accuracy, its log, and the same answer from what it left."""
+    schedule = torch_training.Schedule(((0.1, 1),), batch_size=4)
+    tiny = torch_training.Plan(schedule, schedule, schedule)
+    monkeypatch.setitem(torch_training.PLANS, "tiny", tiny)
+    monkeypatch.setattr(training.os, "cpu_count", lambda: 0)
+    os.mkdir("photos")
+    for i in range(8):
+        Image.new("RGB", (8, 8), (255 * (i % 2), 0, 0)).save(f"photos/{i}.png")
+    for name in ("labels", "test"):
+        with open(f"photos/{name}.csv", "w") as file:
+            file.writelines(["path,label\n", *(f"{i}.png,{i % 2}\n" for i in range(8))])
+    command = ["train", "--data", "photos", "--method", "gce", "--method-setting", "q=0.5"]
+    command += ["--plan", "tiny", "--network", "resnet8", "--device", "cpu"]
+    status, output, errors = run(*command)
+    assert (status, errors) == (0, "")
+    assert re.search(r"Test accuracy in the last epoch: \d+\.\d%", output)
+    assert os.path.exists("runs/photos-gce-0/log.jsonl")
+    again = json.loads(run(*command, "--json")[1])
+    assert f"last epoch: {again['last_accuracy']:.1%}" in output
+    assert run(*command[:-2], "--method-setting", "q=0.9")[0] == 1
+
+
+def test_compare_says_what_changed(run, data):
+    """The clean labels against the noisy ones, from their files, in words and as numbers."""
+    run("estimate", "x.npy", "y.npy", "--out", "a.json")
+    run("estimate", "x.npy", "clean.npy", "--out", "b.json")
+    status, output, errors = run("compare", "a.json", "b.json")
+    assert (status, errors) == (0, "")
+    assert re.match(r"The share of wrong labels goes from \d+\.\d% to 0\.\d%: .* less", output)
+    assert re.search(r"True cat labelled dog: from (1|2)\d\.\d% to 0\.\d% \(p = ", output)
+    change = np.array(json.loads(run("compare", "a.json", "b.json", "--json")[1])["difference"])
+    np.testing.assert_allclose(change, np.eye(K) - T, atol=0.08)
+
+
+def test_differences_are_tested_where_error_bars_are_known():
+    """A real change is told from chance; classes may come in another order."""
+    X, clean = clusters(K, 3000, seed=0)
+    noisy = class_conditional(clean, T, random_state=0).labels
+    noisier = np.where((clean == 0) & (np.arange(3000) % 6 == 1), 1, noisy)
+    half = np.arange(3000) % 2 == 0
+    a, turned = HOC().fit(X[half], noisy[half]), HOC(classes=[2, 0, 1])
+    same = compare_estimates(a, turned.fit(X[~half], noisy[~half]))
+    worse = compare_estimates(a, turned.fit(X[~half], noisier[~half]))
+    np.testing.assert_allclose(same.difference, 0, atol=0.1)
+    assert same.noise_rate_p_value > 0.05
+    assert same.p_values.min() > 0.05
+    assert "may be chance" in same.sentences[0]
+    assert worse.noise_rate_p_value < 1e-4
+    assert worse.p_values[0, 1] < 1e-4
+    assert worse.p_values[1, 2] > 0.05
+    with pytest.raises(LabelNoiseError, match=r"only one estimate has \['2'\]"):
+        compare_estimates(a, HOC().fit(X[clean < 2], clean[clean < 2]))
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "status"),
+    [
+        ("labelnoise._files.os.fsync", OSError(28, "No space left on device"), 1),
+        ("labelnoise._files.os.fsync", KeyboardInterrupt(), 130),
+        ("labelnoise.cli.estimates.progress", OSError(5, "Input/output error"), 1),
+    ],
+)
+def test_a_full_disk_and_an_interrupt_are_one_line(run, data, monkeypatch, where, error, status):
+    """Whatever ends a command, nothing is half-written and no traceback is shown."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(where, fail)
+    before = sorted(os.listdir())
+    found, _, errors = run("estimate", "x.npy", "y.npy", "--out", "T.json")
+    assert found == status
+    assert errors.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+def test_completion_knows_the_commands(run, monkeypatch):
+    """Shells complete commands and the values of options."""
+    for words, expected in (
+        ("labelnoise est", "estimate"),
+        ("labelnoise corrupt --kind pa", "pair"),
+    ):
+        monkeypatch.setenv("_LABELNOISE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert run()[1].split() == [expected]
