@@ -23,8 +23,9 @@ demo: venv  ## Estimate the noise of a bundled data set, and show it
 test: venv  ## Run the tests
 	$(BIN)/python -m pytest -n auto -q
 
-test-slow: venv  ## Run the long statistical tests
-	$(BIN)/python -m pytest -q -s tests/statistical
+test-slow: venv  ## Run the long statistical tests, and those of the large extras
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
+	$(BIN)/python -m pytest -q -s tests/statistical tests/extras
 
 lint: venv  ## Check style and types
 	$(BIN)/ruff check .
