@@ -229,9 +229,11 @@ def test_train_reports_accuracy_and_continues(run, data, monkeypatch):
     command = ["train", "--data", "photos", "--method", "gce", "--method-setting", "q=0.5"]
     command += ["--plan", "tiny", "--network", "resnet8", "--device", "cpu"]
     status, output, errors = run(*command)
-    assert (status, errors) == (0, "")
+    log = "runs/photos-gce-resnet8-tiny-0/log.jsonl"
+    assert (status, errors) == (0, f"Begins; the log is {log}\n")
     assert re.search(r"Test accuracy in the last epoch: \d+\.\d%", output)
-    assert os.path.exists("runs/photos-gce-0/log.jsonl")
+    assert os.path.exists(log)
+    assert run(*command)[2] == f"Continues after 1 epochs; the log is {log}\n"
     again = json.loads(run(*command, "--json")[1])
     assert f"last epoch: {again['last_accuracy']:.1%}" in output
     assert run(*command[:-2], "--method-setting", "q=0.9")[0] == 1

@@ -131,7 +131,7 @@ def test_labels_are_matched_by_name(tmp_path):
     write_csv(tmp_path / "y.csv", ["path", "label"], *rows)
     assert read_labels(str(tmp_path / "y.csv"), features).array.tolist() == Y[:3].tolist()
     for changed, problem in (
-        (rows[:-1], r"'a.png' is not there, as 'd.png' is \(1 such"),
+        (rows[:-1], r"'a.png' is not there, where names are like 'd.png' \(1 such"),
         ([*rows, rows[0]], "'d.png' is there twice"),
         ([*rows, ("e.png", "cat")], "'e.png' has no features"),
     ):

@@ -159,7 +159,7 @@ def test_says_when_the_search_did_not_finish(data):
         ({"transition_matrix": np.eye(4)[[0, 0, 2, 3]]}, "column of 1 is zero"),
         ({"C": 0, "transition_matrix": np.eye(4)}, "C > 0, but C = 0"),
         ({"max_iter": 0}, "max_iter to be a whole number >= 1"),
-        ({"estimator": KNeighborsClassifier()}, "sample_weight, but it is KNeighbors"),
+        ({"estimator": KNeighborsClassifier()}, "sample_weight, but it is of type KNeighbors"),
     ],
 )
 def test_bad_settings(data, settings, message):

@@ -235,7 +235,7 @@ def test_saved_and_loaded(two_halves, tmp_path):
         {"estimator": "GroupHOC"},
     ):
         (tmp_path / "bad.json").write_text(json.dumps(content | change))
-        with pytest.raises(LabelNoiseError, match=r"LocalHOC.save, but .*bad\.json"):
+        with pytest.raises(LabelNoiseError, match=r"LocalHOC.save, or by .*, but .*bad\.json"):
             LocalHOC.load(tmp_path / "bad.json")
 
 

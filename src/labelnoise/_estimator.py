@@ -181,8 +181,8 @@ class Estimator(BaseEstimator):
             return cls._from_content(content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise LabelNoiseError(
-                f"Expected an estimate written by {cls.__name__}.save, but {path} cannot be read "
-                f"as one: {error}"
+                f"Expected an estimate written by {cls.__name__}.save, or by labelnoise estimate "
+                f"--out X.json, but {path} cannot be read as one: {error}"
             ) from error
 
     def _content(self) -> dict[str, Any]:

@@ -213,6 +213,8 @@ class Suspects:
     probability: np.ndarray
     expected_errors: float
     n_labels: int
+    verified: str | None = None
+    """What verified labels say of the probabilities as they were without them."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -228,8 +230,9 @@ class Suspects:
             lines.append(f"{'row':>9}  {'given':<12}  {'suggested':<12}  wrong")
         for row in list(zip(*self.columns().values(), strict=True))[:_ROWS_PRINTED]:
             lines.append("{:>9}  {!s:<12}  {!s:<12}  {:.1%}".format(*row))
-        more = len(self) - _ROWS_PRINTED
-        return "\n".join(lines) + (f"\n... and {more:,} more" if more > 0 else "")
+        if len(self) > _ROWS_PRINTED:
+            lines.append(f"... and {len(self) - _ROWS_PRINTED:,} more")
+        return "\n".join(lines if self.verified is None else [*lines, self.verified])
 
 
 def find_suspects(posterior: Any, labels: Any, classes: Any = None) -> Suspects:

@@ -119,10 +119,15 @@ def load(name: str, root: StrPath | None = None, labels: str | None = None) -> I
                 f"with the data of {name}, but neither is set"
             )
         return loaders[name](root) if labels is None else loaders[name](root, labels)
-    if labels is not None or not os.path.isdir(name):
+    if not os.path.isdir(name):
         raise LabelNoiseError(
-            f"Expected one of {', '.join(loaders)}, or a folder (and no labels) with images and "
-            f"a labels.csv, but name = {name!r}, labels = {labels!r}"
+            f"Expected one of {', '.join(loaders)}, or a folder with images and a labels.csv, but "
+            f"there is no folder {name!r}"
+        )
+    if labels is not None:
+        raise LabelNoiseError(
+            f"Expected no labels beside a folder, whose labels.csv has them, but labels = "
+            f"{labels!r}: use load_folder"
         )
     test_csv = Path(name, "test.csv") if Path(name, "test.csv").exists() else None
     return load_folder(name, Path(name, "labels.csv"), test_csv=test_csv)

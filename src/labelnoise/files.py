@@ -416,7 +416,7 @@ def _in_order(labels: Labels, features: Features, source: str) -> Labels:
             f"Expected one label for each of the {n} rows of {features.source}, but {source} has "
             f"{len(array)}{one_more if len(array) == n + 1 and source.endswith('.csv') else ''}"
         )
-    return Labels(array, names)
+    return Labels(array, names or labels.names)
 
 
 def _places(names: list[str], features: Features, source: str) -> list[int]:
@@ -425,7 +425,7 @@ def _places(names: list[str], features: Features, source: str) -> list[int]:
     known = {*rows, *features.failed}
     for problem, which in {
         "is there twice": [name for i, name in enumerate(names) if place[name] != i],
-        f"is not there, as {names[0]!r} is": [name for name in rows if name not in place],
+        f"is not there, where names are like {names[0]!r}": [n for n in rows if n not in place],
         "has no features": [name for name in names if name not in known],
     }.items():
         if which:

@@ -420,9 +420,9 @@ class HOC(Estimator):
         Returns
         -------
         Suspects
-            As many as are expected to be wrong. Print it, or take its `columns()`. The expected
-            number follows from the features, too, and so differs from `noise_rate_`, which takes
-            the overlap of classes for noise.
+            As many as are expected to be wrong, less those verified. Print it, or take its
+            `columns()`. The expected number follows from the features, too, and so differs from
+            `noise_rate_`, which takes the overlap of classes for noise.
 
         Examples
         --------
@@ -437,6 +437,7 @@ class HOC(Estimator):
         from labelnoise.cleaning import find_suspects, verify
 
         posterior, labels, rows = self.predict_proba(), self._data["labels"], self._data["rows"]
+        finding = None
         if verified:
             place = {int(row): number for number, row in enumerate(rows)}
             unknown = [row for row in verified if row not in place]
@@ -447,9 +448,17 @@ class HOC(Estimator):
                 )
             numbers, _ = encode_labels(list(verified.values()), self.classes_)
             checked = dict(zip((place[row] for row in verified), numbers.tolist(), strict=True))
-            posterior = verify(posterior, labels, checked).posterior
+            posterior, _, finding = verify(posterior, labels, checked)
         found = find_suspects(posterior, labels, self.classes_)
-        return replace(found, index=rows[found.index])
+        index = rows[found.index]
+        open_ = ~np.isin(index, list(verified or ()))
+        return replace(
+            found,
+            **{
+                name: column[open_] for name, column in (found.columns() | {"index": index}).items()
+            },
+            verified=None if finding is None else finding.sentence,
+        )
 
     def _clean_model(self) -> CleanModel:
         from labelnoise.cleaning import fit_clean_model

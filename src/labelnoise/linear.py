@@ -155,7 +155,8 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
         model = self.estimator
         if not (hasattr(model, "predict_proba") and has_fit_parameter(model, "sample_weight")):
             raise LabelNoiseError(
-                f"Expected an estimator with predict_proba and sample_weight, but it is {model!r}"
+                f"Expected an estimator with predict_proba and sample_weight, but it is of type "
+                f"{type(model).__name__} (T goes into transition_matrix)"
             )
         fold = np.random.default_rng(self.random_state).permutation(len(X)) % _FOLDS
         chance = T.T[labels]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from labelnoise.files import Features, Labels
     from labelnoise.hoc import HOC
     from labelnoise.local import LocalHOC
+
+
+_NOTABLE = 0.25  # relative difference of two noise rates that calls for a word
 
 
 class Metric(StrEnum):
@@ -122,6 +127,11 @@ def _read(
 
     X = read_features(features)
     y = read_labels(labels, X)
+    if X.names is None and y.names is not None:
+        print(
+            f"Note: {features} has no names of its rows, so labels are matched by their order.",
+            file=sys.stderr,
+        )
     words = isinstance(next((label for label in y.array.tolist() if label is not None), ""), str)
     like = list if words else typed
     settings = {
@@ -236,7 +246,18 @@ def suspects(
     if as_json:
         print_json({"expected_errors": found.expected_errors, "suspects": table})
     else:
-        print(f"{found}\nSuspects: {out} ({len(kept):,} of them)")
+        if X.names is not None:
+            import numpy as np
+
+            found = replace(found, index=np.array(X.names)[found.index])
+        print(found)
+        expected = found.expected_errors / max(found.n_labels, 1)
+        if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
+            print(
+                f"(labelnoise estimate says {est.noise_rate_:.1%}: it looks at neighbours alone, "
+                f"and takes classes that overlap in these features for wrong labels.)"
+            )
+        print(f"Suspects: {out} ({len(kept):,} of them)")
 
 
 def compare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,7 +76,12 @@ def train(
         images = _load(data, root, labels)
         first = None if features is None else _features(features, images, data)
         show("reading", 1, 1)
-        folder = folder or Path("runs", f"{images.name}-{method}-{seed}")
+        folder = folder or Path("runs", f"{images.name}-{method}-{network}-{plan}-{seed}")
+        log = folder / "log.jsonl"
+        if not as_json and not quiet:
+            done = len(log.read_text().splitlines()) if log.exists() else 0
+            begin = f"Continues after {done} epochs" if done else "Begins"
+            print(f"{begin}; the log is {log}", file=sys.stderr)
         result = training.train(
             images,
             chosen,
@@ -101,7 +107,7 @@ def train(
         print(f"In the best, epoch {result.best_epoch + 1}: {result.best_accuracy:.1%}")
     if (rate := result.learnt.get("noise_rate")) is not None:
         print(f"Estimated share of wrong labels: {rate:.1%}")
-    print(f"Log: {folder / 'log.jsonl'}; checkpoints beside it")
+    print(f"Log: {log}; checkpoints beside it")
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:

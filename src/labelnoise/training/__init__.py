@@ -21,7 +21,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.datasets import ImageData
 from labelnoise.training.engine import Objective, OnEpoch, Progress, Run
 from labelnoise.training.methods import METHODS, Method, method_named
-from labelnoise.training.networks import NETWORKS, Network, build_network
+from labelnoise.training.networks import NETWORKS, Network, build_network, check_network
 from labelnoise.training.schedules import PLANS, Plan, Schedule, plan_named
 
 __all__ = [
@@ -128,6 +128,7 @@ def train(
     began = time.perf_counter()
     method = method_named(method) if isinstance(method, str) else method
     plan = plan_named(plan) if isinstance(plan, str) else plan
+    check_network(network)
     if features is not None:
         features = np.asarray(features)
         if len(features) != len(data.labels):

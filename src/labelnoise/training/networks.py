@@ -73,6 +73,12 @@ _RESNETS: dict[str, tuple[_Block, tuple[int, ...], int]] = {
 NETWORKS = tuple(_RESNETS)
 
 
+def check_network(name: str) -> None:
+    """Meet a name that is none of a network."""
+    if name not in _RESNETS:
+        raise LabelNoiseError(f"Expected network to be one of {NETWORKS}, but it is {name!r}")
+
+
 def build_network(name: str, n_classes: int, image_size: int) -> Network:
     """Build a network with fresh weights; those come from PyTorch's random numbers.
 
@@ -86,8 +92,7 @@ def build_network(name: str, n_classes: int, image_size: int) -> Network:
         Images below 64 pixels get the CIFAR stem (one 3x3 convolution), larger ones
         ImageNet's (7x7 with stride 2, then pooling).
     """
-    if name not in _RESNETS:
-        raise LabelNoiseError(f"Expected network to be one of {NETWORKS}, but it is {name!r}")
+    check_network(name)
     block, depths, width = _RESNETS[name]
     if image_size < LARGE_IMAGE:
         layers = [*_convolution(3, width, 3), nn.ReLU()]
