@@ -497,7 +497,7 @@ def test_progress_names_its_stages(data):
     """Progress is reported by stage, and ends at the total."""
     seen = []
     HOC().fit(data[0], data[2], progress=lambda *at: seen.append(at))
-    HOC.paper(n_rounds=3, sample_size=100).fit(
+    HOC.paper(n_rounds=3, sample_size=100, random_state=0).fit(
         data[0], data[2], progress=lambda *at: seen.append(at)
     )
     assert {stage for stage, _, _ in seen} == {"neighbors", "counting", "solving"}
@@ -609,3 +609,23 @@ def test_no_suspects_without_the_data(tmp_path, loaded):
         est = HOC().fit_consensus(est.consensus_)
     with pytest.raises(LabelNoiseError, match="it was loaded, or fitted to counted triples"):
         est.suspects()
+
+
+def test_a_closer_look_tells_poor_features_from_good_ones():
+    X, y = clusters(4, 2000, seed=0)
+    labels = symmetric(y, 0.2, random_state=0).labels
+    good = HOC().fit(X, labels)
+    n_before = len(good.diagnostics_)
+    assert all(finding.ok for finding in good.diagnose())
+    assert len(good.diagnose()) == len(good.diagnostics_) > n_before  # a second look adds none
+    X, y = clusters(4, 2000, seed=0, separation=0.6)
+    labels = symmetric(y, 0.2, random_state=0).labels
+    poor = HOC().fit(X, labels)
+    assert not all(finding.ok for finding in poor.diagnose())
+
+
+def test_no_closer_look_without_representations():
+    X, y = clusters(3, 300, seed=0)
+    est = HOC().fit(None, y, neighbors=nearest_neighbors(X, 2).indices)
+    with pytest.raises(LabelNoiseError, match="fitted to more than 6 representations"):
+        est.diagnose()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import stdtr
 
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise.consensus import Consensus
@@ -17,6 +18,9 @@ from labelnoise.solvers._model import sampling_divergence
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
 _MANY_DUPLICATES = 0.01
+_CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
+_TRIPLES_NAMED = 3
+_DRAWS = 5  # of the triples, to see what sampling alone does
 _OVERLAP_PAIRS = 3_000_000
 
 
@@ -152,14 +156,64 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
     return findings
 
 
+def check_rows(T: np.ndarray, interval: np.ndarray, classes: np.ndarray) -> Finding:
+    """Whether each row's maximum is clearly on its diagonal, given the error bars (2, K, K) of T.
+
+    A row is weakly informative if the interval of its diagonal overlaps that of another entry.
+    """
+    low, high = interval
+    others = high - 2 * np.eye(len(T))
+    gap = np.diag(low) - others.max(axis=1)
+    weak = np.flatnonzero(gap <= 0).tolist()
+    if not weak:
+        sentence = "Each class is clearly labelled correctly more often than as any one other."
+    else:
+        worst = int(gap.argmin())
+        rival = int(others[worst].argmax())
+        sentence = (
+            f"The data do not show that {_names(classes, weak)} {'is' if len(weak) == 1 else 'are'}"
+            f" labelled correctly more often than as another class: {classes[worst]} is labelled "
+            f"{classes[worst]} {_range(interval[:, worst, worst])} of the time, and "
+            f"{classes[rival]} {_range(interval[:, worst, rival])}. Which row of T belongs to "
+            f"which class is uncertain there: get more labels of these classes, or have some "
+            f"verified."
+        )
+    return Finding("weak rows", not weak, float(gap.min()), sentence)
+
+
+def check_guarantee(T: np.ndarray, p: np.ndarray, classes: np.ndarray) -> Finding:
+    """For which classes the paper's Theorem 2 bounds the error of T by the order of 1/sqrt(N).
+
+    Its condition ``T_ii > (1 - p_i + (K - 1) P(label i)) / (K (K - 1) p_i)`` is sufficient, not
+    necessary, and proved for a T whose noise is spread evenly. Rare classes fail it however well
+    they are estimated, so that this informs and never warns.
+    """
+    K = len(p)
+    least = (1 - p + (K - 1) * (p @ T)) / np.maximum(K * (K - 1) * p, 1e-300)
+    margin = np.diag(T) - least
+    outside = np.flatnonzero(margin <= 0).tolist()
+    sentence = (
+        f"Theorem 2's bound on the error does not cover {_names(classes, outside)}, which "
+        f"{'is' if len(outside) == 1 else 'are'} rare or heavily mislabelled: go by the error bars."
+        if outside
+        else "Theorem 2's condition holds for each class: errors shrink as 1 / sqrt(N)."
+    )
+    return Finding("guarantee", True, float(margin.min()), sentence)
+
+
 def check_fit(
-    consensus: Consensus, solution: Solution, solver: str = "likelihood", overlap: float = 1.0
+    consensus: Consensus,
+    solution: Solution,
+    solver: str = "likelihood",
+    overlap: float = 1.0,
+    classes: np.ndarray | None = None,
 ) -> Finding:
     """Whether (T, p) explains the triples, up to what sampling explains.
 
     The Kullback-Leibler divergence of the observed triples from those expected is compared
     with that of triples drawn from (T, p). `overlap` is by how much triples that share members
-    reduce their number: see `overlap_of`; 1 takes them as independent.
+    reduce their number: see `overlap_of`; 1 takes them as independent. The triples that fit
+    worst are named by `classes`, or their numbers.
 
     If the answer of another solver than the likelihood's, or of one start, does not fit, the
     likelihood is maximised from all starts to see whether the same model can do better.
@@ -168,15 +222,16 @@ def check_fit(
     labels = np.flatnonzero(solution.occurring)
     T = solution.transition_matrix[np.ix_(labels, labels)]
     p = solution.class_prior[labels]
-    mean, deviation = sampling_divergence(T, p, n)
+    mean, deviation = sampling_divergence(T, p, n, repeats=_DRAWS)
     # Each parameter that was free to move takes up half a unit of log-likelihood.
     free = np.count_nonzero(T > 1e-6) - 1
     expected = max(mean - free / (2 * n), 0.05 * mean)
     limit = expected + 3 * deviation
     ratio = float(solution.divergence / max(expected, 1e-300))
+    deviations = (solution.divergence - expected) / max(deviation, 1e-300)
     measure = (
         f"their divergence is {solution.divergence:.2g}, and sampling alone would give "
-        f"{expected:.2g}"
+        f"{expected:.2g} (p = {stdtr(_DRAWS - 1, -deviations):.2g})"
     )
     if solution.divergence <= limit:
         return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")
@@ -195,11 +250,39 @@ def check_fit(
         "fit",
         False,
         ratio,
-        f"T and p do not explain the label triples: {measure}. No better T was found. Either "
+        f"T and p do not explain the label triples: {measure}."
+        f"{_worst_triples(consensus, solution, n, classes)} No better T was found. Either "
         f"neighbours often differ in their true class, so that T shows more noise than there is "
         f"(use representations in which classes lie further apart), or their labels were not "
         f"given independently (copies, one annotator's habits).",
     )
+
+
+def _worst_triples(
+    consensus: Consensus, solution: Solution, n: int, classes: np.ndarray | None
+) -> str:
+    """Say which labels are found together more, or less, often than T and p expect.
+
+    Triples, as a T that does not explain them may still explain all pairs of labels.
+    """
+    triples, observed = consensus.sorted_triples()
+    expected = _chance(triples, solution.transition_matrix, solution.class_prior)
+    score = (observed - expected) / np.sqrt(np.maximum(expected, 1 / n) / n)
+    names = np.arange(consensus.n_classes) if classes is None else classes
+    named = [
+        f"{', '.join(str(names[label]) for label in triples[m])} ({observed[m] * n:.0f} times, "
+        f"{expected[m] * n:.0f} expected)"
+        for m in np.argsort(-np.abs(score))[:_TRIPLES_NAMED]
+        if abs(score[m]) > _CLEAR_DEVIATION
+    ]
+    return f" Worst explained are the labels {'; '.join(named)}." if named else ""
+
+
+def _chance(triples: np.ndarray, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(M,) chance of sorted triples, in any order."""
+    i, j, k = triples.T
+    orders = np.array([0, 1, 3, 6])[1 + (i != j).astype(int) + (j != k)]
+    return orders * np.einsum("i,im,im,im->m", p, T[:, i], T[:, j], T[:, k])
 
 
 def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
@@ -258,9 +341,7 @@ def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.nda
     triples = np.sort(labels[members], axis=1)
     key = (triples[:, 0] * K + triples[:, 1]) * K + triples[:, 2]
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    i, j, k = triples[first].T
-    orders = np.array([0, 1, 3, 6])[1 + (i != j).astype(int) + (j != k)]
-    chance = orders * np.einsum("i,im,im,im->m", p, T[:, i], T[:, j], T[:, k])
+    chance = _chance(triples[first], T, p)
     # A triple expected less than once contributes no more than one expected once.
     weight = 1 / np.maximum(chance, 1 / len(members))[which]
 
@@ -284,3 +365,7 @@ def _names(classes: np.ndarray, numbers: Sequence[int], most: int = 5) -> str:
     shown = [str(classes[i]) for i in numbers[:most]]
     more = len(numbers) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _range(ends: np.ndarray) -> str:
+    return f"{ends[0]:.0%} to {ends[1]:.0%}"

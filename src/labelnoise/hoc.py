@@ -20,7 +20,15 @@ from labelnoise._estimator import (
 )
 from labelnoise._labels import class_names, encode_labels
 from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import Diagnostics, Finding, check_fit, check_solution, overlap_of
+from labelnoise.diagnostics import (
+    Diagnostics,
+    Finding,
+    check_fit,
+    check_guarantee,
+    check_rows,
+    check_solution,
+    overlap_of,
+)
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
 from labelnoise.neighbors import METRICS
 from labelnoise.soft import SoftSolution, check_soft, solve_soft
@@ -303,7 +311,7 @@ class HOC(Estimator):
             self.soft_matrix_ = solution.S
             fit = check_soft(consensus, solution, overlap)
         else:
-            fit = [check_fit(consensus, solution, self.solver, overlap)]
+            fit = [check_fit(consensus, solution, self.solver, overlap, classes)]
         self.classes_, self.consensus_ = classes, consensus
         self._counted, self._data = {}, {}
         self.transition_matrix_ = solution.transition_matrix
@@ -368,6 +376,41 @@ class HOC(Estimator):
             random_state=random_state,
             **self._counted,
         )
+
+    def diagnose(self, progress: Progress | None = None) -> Diagnostics:
+        """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
+
+        Whether neighbours share their class and how many triples are feasible, whether the
+        representations have learnt the noisy labels, whether noise depends on the example, near
+        duplicates, rows of T that the data do not pin down. It takes longer than the fit.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(stage, done, total)``.
+        """
+        from labelnoise.assumptions import N_NEIGHBORS, check_assumptions
+
+        check_is_fitted(self)
+        data = getattr(self, "_data", {})
+        if data.get("X") is None or len(data["labels"]) <= N_NEIGHBORS:
+            raise LabelNoiseError(
+                f"Expected an estimate that was fitted to more than {N_NEIGHBORS} representations, "
+                f"but it was loaded, or fitted to neighbours or counted triples"
+            )
+        T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
+        X, labels, looked = data["X"], data["labels"], _stages(progress)("looking closer")
+        found = [
+            *check_assumptions(X, labels, len(classes), self.metric, T, p, progress=looked),
+            check_guarantee(T, p, classes),
+        ]
+        interval = _quick_interval(self)
+        if interval is not None:
+            found.append(check_rows(T, interval.transition_matrix, classes))
+        new = {finding.name for finding in found}
+        before = [finding for finding in self.diagnostics_ if finding.name not in new]
+        self.diagnostics_ = Diagnostics((*before, *found))
+        return self.diagnostics_
 
     def predict_proba(self, X: Any = None, y: Any = None) -> np.ndarray:
         """Give P(clean class), from the features and the labels around, and the own label.

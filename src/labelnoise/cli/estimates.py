@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from labelnoise.local import LocalHOC
 
 
+_FEWEST_CHECKED = 100  # examples, for a closer look to see something
 _NOTABLE = 0.25  # relative difference of two noise rates that calls for a word
 
 
@@ -64,6 +65,9 @@ def estimate(
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
     neighbors: Neighbors = 2,
+    check: Annotated[
+        bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
+    ] = True,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -101,6 +105,8 @@ def estimate(
             settings |= {"n_neighbors": neighbors, "random_state": seed}
             est = HOC.paper(**settings) if paper else HOC(**settings)
             est.fit(X.array, y.array, progress=show)
+            if check and len(X.array) > _FEWEST_CHECKED:
+                est.diagnose(show)
     overall = getattr(est, "global_", est)
     if out:
         write_estimate(out, est)
