@@ -318,7 +318,7 @@ def test_saved_and_loaded(three, tmp_path):
         {"shrinkage": None},
     ):
         (tmp_path / "bad.json").write_text(json.dumps(content | change))
-        with pytest.raises(LabelNoiseError, match=r"GroupHOC.save, but .*bad\.json"):
+        with pytest.raises(LabelNoiseError, match=r"GroupHOC.save, or by .*, but .*bad\.json"):
             GroupHOC.load(tmp_path / "bad.json")
 
 
