@@ -1,9 +1,11 @@
 """Data and models that several tests use."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from labelnoise import Consensus
+from labelnoise import Consensus, cli
 from labelnoise.solvers._model import draw_triples
 
 
@@ -43,3 +45,17 @@ def clusters(K, n, seed, separation=4.0, d=16):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line in this process; gives status, output and error output."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["labelnoise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    monkeypatch.setenv("COLUMNS", "100")
+    return run

@@ -10,24 +10,9 @@ import pytest
 from rich.console import Console
 
 import labelnoise
-from labelnoise import cli
 from labelnoise.cli import digits
 from labelnoise.diagnostics import Finding
 from labelnoise.report import Comparison
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line in this process; gives status, output and error output."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["labelnoise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    monkeypatch.setenv("COLUMNS", "100")
-    return run
 
 
 def without_time(output):

@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from labelnoise import HOC, LabelNoiseError, cli
+from labelnoise import HOC, LabelNoiseError
 from labelnoise import training as torch_training
 from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
@@ -24,20 +23,6 @@ T = np.array([[0.8, 0.2, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]])
 def open_lines(path):
     with open(path) as file:
         return file.read().splitlines()
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line in this process; gives status, output and error output."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["labelnoise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    monkeypatch.setenv("COLUMNS", "100")
-    return run
 
 
 @pytest.fixture

@@ -150,14 +150,9 @@ def _read(
 
 def _content(est: Any) -> dict[str, Any]:
     """What a reader of JSON wants of an estimate: not what belongs to single examples."""
-    from labelnoise.hoc import HOC, _quick_interval
-
     content: dict[str, Any] = est._content()
     for name in ("assignment", "members", "compared"):
         content.pop(name, None)
-    if isinstance(est, HOC):
-        interval = _quick_interval(est)
-        content["confidence_interval"] = None if interval is None else vars(interval)
     if hasattr(est, "groups_"):
         content["noise_rates"] = est.noise_rates_
         content["differences"] = [vars(difference) for difference in est.differences()]

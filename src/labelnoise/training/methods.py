@@ -148,25 +148,21 @@ class Forward(Anchored):
     """Forward correction with anchor points."""
 
     name = "forward"
+    correction: ClassVar[type[ForwardLoss | ReweightLoss]] = ForwardLoss
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train for the anchors, then with T."""
         T = self.transition_matrix(run)
-        run.train("final", Corrected(Transitions(T), ForwardLoss()), run.plan.final)
+        run.train("final", Corrected(Transitions(T), self.correction()), run.plan.final)
         return {"transition_matrix": T}
 
 
 @dataclass
-class Reweight(Anchored):
+class Reweight(Forward):
     """Reweighting with anchor points."""
 
     name = "reweight"
-
-    def fit(self, run: Run) -> dict[str, Any]:
-        """Train for the anchors, then with T."""
-        T = self.transition_matrix(run)
-        run.train("final", Corrected(Transitions(T), ReweightLoss()), run.plan.final)
-        return {"transition_matrix": T}
+    correction = ReweightLoss
 
 
 @dataclass
