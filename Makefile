@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv demo test test-slow lint format bench-speed clean
+.PHONY: help venv demo test test-browser test-slow lint format bench-speed docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -22,6 +22,9 @@ demo: venv  ## Estimate the noise of a bundled data set, and show it
 
 test: venv  ## Run the tests
 	$(BIN)/python -m pytest -n auto -q
+
+test-browser: venv  ## Run the tests of the report in Debian's chromium
+	$(BIN)/python -m pytest -n auto -q tests/browser
 
 test-slow: venv  ## Run the long statistical tests, and those of the large extras
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
@@ -43,5 +46,12 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 bench-speed: $(VENV)/.installed-bench  ## Measure the speed against other implementations
 	$(BIN)/python benchmarks/speed.py
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## Build the documentation, to build/docs/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build demo-output

@@ -4,9 +4,11 @@ Each check runs on data of which we know what is wrong with them. "Feasible" is 
 triples of one clean class: below 85% the checks of clusterability should speak, above 95% they
 should not, and between the two they may. Memorised features are those of a network trained on
 the very labels that are given. Noise depends on the example in human labels, in the paper's
-generator, and where it grows, or falls, towards the border of a class.
+generator, and where it grows, or falls, towards the border of a class. Where it grows, "distance"
+and "feasible" may speak, as they say that it is one or the other; how often they do where classes
+are apart is counted by itself.
 
-    python benchmarks/diagnostics.py    # about 9 minutes on two busy cores
+    python benchmarks/diagnostics.py    # about 25 minutes on two cores, half of it for 100 classes
 
 Real features are used where LABELNOISE_DATA names a folder that has cifar10/. The last results are
 in benchmarks/results/diagnostics.md.
@@ -25,6 +27,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 from tables import table
@@ -33,6 +36,8 @@ from labelnoise import Consensus, feasibility
 from labelnoise.assumptions import (
     N_NEIGHBORS,
     check_dependence,
+    check_distance,
+    check_independence,
     check_near_duplicates,
     check_pure,
     check_ranks_agree,
@@ -46,7 +51,11 @@ from labelnoise.solvers import solve
 
 K = 10
 SEEDS = 4
-CHECKS = ("ranks", "feasible", "memorised", "dependence", "near duplicates")
+FRESH_SEEDS = (500, 501)
+CLUSTERABLE = ("ranks", "distance", "feasible")
+ONE_OR_THE_OTHER = ("distance", "feasible")  # classes that meet, or noise where they do
+ONE_BY_ONE = " (parts of one thing labelled one by one, classes overlap)"
+CHECKS = (*CLUSTERABLE, "independence", "memorised", "dependence", "near duplicates")
 FEATURES = (
     "efficientnet_lite2",
     "efficientnet_lite0",
@@ -55,6 +64,7 @@ FEATURES = (
 )
 HUMAN = ("human", "cifar10n_aggregate", "cifar10n_random1", "cifar10n_worst")
 CLASS_NOISE = ("symmetric .2", "symmetric .6", "pair .3", "random T")
+FRESH_NOISE = ("symmetric .3", "pair .4", "random T", "towards the border")
 
 
 @dataclass
@@ -68,9 +78,16 @@ class Data:
     metric: str
     wrong: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
+    hard: bool = False  # labels are wrong mostly where classes meet
+    apart: bool = False
+
+    @property
+    def n_classes(self) -> int:
+        """Classes that are numbered; the last one occurs."""
+        return int(self.clean.max()) + 1
 
 
-def random_T(seed: int) -> np.ndarray:
+def random_T(seed: int, K: int = K) -> np.ndarray:
     rng = np.random.default_rng(seed)
     noise = (1 - np.eye(K)) * rng.dirichlet(np.ones(K), K)
     noise *= rng.uniform(0.05, 0.55, (K, 1)) / noise.sum(axis=1, keepdims=True)
@@ -84,7 +101,10 @@ def corrupted(clean: np.ndarray, noise: str, seed: int, X: np.ndarray) -> np.nda
     if kind == "pair":
         return pair_flip(clean, float(rate), random_state=seed).labels
     if kind == "random":
-        return class_conditional(clean, random_T(seed), random_state=seed).labels
+        T = random_T(seed, int(clean.max()) + 1)
+        return class_conditional(clean, T, random_state=seed).labels
+    if kind in ("towards", "away"):
+        return by_position(X, clean, seed, kind == "towards")
     if kind == "instance":
         return instance_dependent(X, clean, float(rate), random_state=seed).labels
     return clean.copy()
@@ -104,25 +124,36 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return X.astype(np.float32), clean
 
 
-def made(X: np.ndarray, clean: np.ndarray, labels: np.ndarray, metric: str, *wrong: str) -> Data:
+def made(
+    X: np.ndarray,
+    clean: np.ndarray,
+    labels: np.ndarray,
+    metric: str,
+    *wrong: str,
+    hard: bool = False,
+) -> Data:
     neighbors = nearest_neighbors(X, N_NEIGHBORS, metric)
-    return judged(Data(X, clean, labels, neighbors, metric, set(wrong)))
+    return judged(Data(X, clean, labels, neighbors, metric, set(wrong), hard=hard))
 
 
 def judged(data: Data) -> Data:
     """Say what the clusterability checks should find."""
     share = feasibility(data.clean, data.neighbors.indices)
+    data.apart = share >= 0.95
     if share < 0.85:
-        data.wrong |= {"ranks", "feasible"}
-    elif share < 0.95:
-        data.open |= {"ranks", "feasible"}
+        data.wrong |= set(CLUSTERABLE)
+    elif not data.apart:
+        data.open |= set(CLUSTERABLE)
+    elif data.hard:
+        data.open |= set(ONE_OR_THE_OTHER)
     return data
 
 
 def by_position(X: np.ndarray, clean: np.ndarray, seed: int, towards: bool) -> np.ndarray:
     """Noise of 0 to 60%, growing towards the border with the nearest other class, or falling."""
+    K = int(clean.max()) + 1
     centres = np.array([X[clean == k].mean(axis=0) for k in range(K)])
-    distance = np.linalg.norm(X[:, None] - centres, axis=2)
+    distance = cdist(X, centres)
     own = distance[np.arange(len(X)), clean]
     distance[np.arange(len(X)), clean] = np.inf
     hard = own - distance.min(axis=1)
@@ -146,7 +177,7 @@ def memorised_digits(seed: int) -> Iterator[tuple[str, str, Data]]:
     yield (
         "digits, network's features",
         "memorised",
-        made(hidden, clean, trained, "cosine", "memorised"),
+        made(hidden, clean, trained, "cosine", "memorised", hard=True),
     )
     yield "digits, network's features", "other labels", made(hidden, clean, other, "cosine")
 
@@ -174,7 +205,8 @@ def small_data(seed: int) -> Iterator[tuple[str, str, Data]]:
     for name, n in (("5% near copies", 200), ("each has a near copy", 4000)):
         rows = np.concatenate([np.arange(4000), np.arange(n)])
         copies = np.concatenate([X, X[:n] + jitter[:n]])
-        data = made(copies, clean[rows], labels[rows], "euclidean", "near duplicates")
+        wrong = ("near duplicates", "independence")
+        data = made(copies, clean[rows], labels[rows], "euclidean", *wrong)
         data.open |= {"memorised", "ranks", "dependence"}
         yield f"far clusters, {name}", "symmetric .2", data
     centres = np.random.default_rng(seed).standard_normal((K, X.shape[1])) * 4
@@ -193,16 +225,132 @@ def middle_data(seed: int) -> Iterator[tuple[str, str, Data]]:
         X, clean = clusters(15_000, seed, separation, modes)
         neighbors = nearest_neighbors(X, N_NEIGHBORS, "euclidean")
         for noise in (*CLASS_NOISE, "instance .4", "towards the border", "away from the border"):
-            border = noise.endswith("border")
-            labels = (
-                by_position(X, clean, seed, noise.startswith("towards"))
-                if border
-                else corrupted(clean, noise, seed, X)
-            )
-            data = judged(Data(X, clean, labels, neighbors, "euclidean"))
+            hard = noise.startswith("towards")
+            labels = corrupted(clean, noise, seed, X)
+            data = judged(Data(X, clean, labels, neighbors, "euclidean", hard=hard))
             if noise not in CLASS_NOISE:
                 data.wrong.add("dependence")
             yield name, noise, data
+
+
+def of_one_thing(
+    X: np.ndarray, clean: np.ndarray, parts: int, seed: int, together: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Things of several parts, near each other, which got one label, or each its own."""
+    rows = np.repeat(np.arange(len(X) // parts), parts)
+    jitter = 0.3 * np.random.default_rng(seed).standard_normal((len(rows), X.shape[1]))
+    if together:
+        labels = corrupted(clean[: rows.max() + 1], "symmetric .2", seed, X)[rows]
+    else:
+        labels = corrupted(clean[rows], "symmetric .2", seed, X)
+    return (X[rows] + jitter).astype(np.float32), clean[rows], labels
+
+
+def copied_labels(seed: int) -> Iterator[tuple[str, str, bool, np.ndarray, np.ndarray]]:
+    """Labels copied between neighbours, and such as only look like it."""
+    for name, separation in (("far clusters", 4.0), ("overlapping clusters", 0.8)):
+        X, clean = clusters(4000, seed, separation)
+        near = nearest_neighbors(X, N_NEIGHBORS, "euclidean").indices
+        rng = np.random.default_rng(seed + 1000)
+        for noise in CLASS_NOISE:
+            labels = corrupted(clean, noise, seed, X)
+            yield name, f"{noise}, none copied", False, near, labels
+            for share, among in ((0.1, 1), (0.3, 1), (0.3, 2), (0.3, 6)):
+                source = near[np.arange(4000), rng.integers(0, among, 4000)]
+                copied = np.where(rng.random(4000) < share, labels[source], labels)
+                whom = "the nearest" if among == 1 else f"one of the nearest {among}"
+                how = f"{share:.0%} copied from {whom}"
+                yield name, how, True, near, copied
+        for parts in (2, 4):
+            for together in (True, False):
+                Y, _, labels = of_one_thing(X, clean, parts, seed, together)
+                near_parts = nearest_neighbors(Y, N_NEIGHBORS, "euclidean").indices
+                said = "one label for all" if together else "each its own label"
+                yield name, f"things of {parts} parts, {said}", together, near_parts, labels
+
+
+def independence(counts: dict) -> None:
+    """Does `check_independence` see labels that were given together, and does `check_fit`?"""
+    spoken: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for seed in range(SEEDS):
+        for name, how, wrong, near, labels in copied_labels(seed):
+            finding = check_independence(labels, near)
+            consensus = Consensus.from_neighbors(labels, near[:, :2], K)
+            solution = solve(consensus)
+            T, p = solution.transition_matrix, solution.class_prior
+            fit = check_fit(consensus, solution, overlap=overlap_of(near, labels, T, p))
+            spoken[name, "none copied" if "none" in how else how].append((finding.ok, fit.ok))
+            only_looks_so = name.startswith("overlapping") and how.endswith("its own label")
+            check = "independence" + ONE_BY_ONE * only_looks_so
+            counts[check][wrong].append(not finding.ok)
+    rows = []
+    for (name, how), found in spoken.items():
+        cells = [f"{sum(not ok for ok in oks)} of {len(oks)}" for oks in zip(*found, strict=True)]
+        rows.append([name, how, *cells])
+    table("Labels given together", "data | labels | independence | fit", rows)
+
+
+def fresh_data(seed: int) -> Iterator[tuple[str, str, Data]]:
+    """Kinds and seeds of data on which no limit was set, with up to 100 classes."""
+    rng = np.random.default_rng(seed)
+    for name, n, n_classes, d, modes, separations in (
+        ("2 classes of 4 clusters", 2000, 2, 8, 4, (3.0, 0.6)),
+        ("20 classes", 12_000, 20, 24, 1, (3.0, 0.7)),
+        ("50 classes", 12_000, 50, 24, 1, (3.0, 0.8)),
+        ("100 classes", 20_000, 100, 32, 1, (3.0, 0.8)),
+        ("5 classes, heavy tails", 4000, 5, 32, 1, (5.0, 0.6)),
+        ("clusters of various spread", 6000, 6, 20, 3, (4.0, 0.7)),
+        ("class ratio 1:10", 6000, 8, 20, 1, (3.0, 0.7)),
+        ("10 classes", 12_000, 10, 16, 1, (3.0, 0.8)),
+    ):
+        for where, separation in zip(("far", "overlapping"), separations, strict=True):
+            p = np.geomspace(1, 10 if "ratio" in name else 1, n_classes)
+            clean = rng.choice(n_classes, n, p=p / p.sum())
+            place = clean + n_classes * rng.integers(0, modes, n)
+            centres = rng.standard_normal((n_classes * modes, d)) * separation
+            X = rng.standard_normal((n, d))
+            if "tails" in name:
+                X /= np.sqrt(rng.chisquare(3, (n, 1)) / 3)
+            if "spread" in name:
+                X *= rng.uniform(0.3, 1.5, n_classes * modes)[place, None]
+            X = (X + centres[place]).astype(np.float32)
+            neighbors = nearest_neighbors(X, N_NEIGHBORS, "euclidean")
+            # The first classes were drawn from the numbers that this seed would give the noise.
+            noise_seed = seed + 1 if n_classes == 2 else seed
+            for noise in FRESH_NOISE:
+                hard = noise.startswith("towards")
+                labels = corrupted(clean, noise, noise_seed, X)
+                data = Data(X, clean, labels, neighbors, "euclidean", hard=hard)
+                if hard:
+                    data.wrong.add("dependence")
+                yield f"{name}, {where}", noise, judged(data)
+    for n_classes in (20, 100):
+        clean = np.arange(100 * n_classes) % n_classes
+        labels = corrupted(clean, "symmetric .2", seed, clean)
+        X = 4 * rng.standard_normal((n_classes, 16))[labels] + rng.standard_normal((len(clean), 16))
+        data = made(X.astype(np.float32), clean, labels, "euclidean", "memorised")
+        yield f"{n_classes} clusters placed by the noisy label", "symmetric .2", data
+
+
+def fresh_cifar(folder: Path, seed: int) -> Iterator[tuple[str, str, Data]]:
+    """Four classes that lie apart, by the features of a network trained on other labels."""
+    with np.load(folder / "cifar10.npz") as archive:
+        truth = archive["train_clean"].astype(np.intp)
+        given = {name: archive[f"train_{name}"].astype(np.intp) for name in HUMAN[1:]}
+    kept = [1, 6, 7, 8]
+    number = np.full(K, -1)
+    number[kept] = range(4)
+    X = np.load(folder / "resnet18_human_early_train.npy").astype(np.float32)
+    rng = np.random.default_rng(seed)
+    for noise in (*FRESH_NOISE, *given):
+        labels = number[given[noise]] if noise in given else number[truth]
+        rows = np.flatnonzero((number[truth] >= 0) & (labels >= 0))
+        rows = rng.permutation(rows)[:10_000]
+        Y, clean, labels = X[rows], number[truth[rows]], labels[rows]
+        hard = noise in given or noise.startswith("towards")
+        labels = labels if noise in given else corrupted(clean, noise, seed, Y)
+        data = made(Y, clean, labels, "cosine", *(["dependence"] if hard else []), hard=hard)
+        yield "resnet18_human_early, 4 classes", noise, data
 
 
 def cifar(folder: Path) -> Iterator[tuple[str, str, Data]]:
@@ -234,12 +382,14 @@ TIMES: dict[str, list[float]] = defaultdict(list)
 
 def findings(data: Data) -> dict[str, Finding]:
     """What each check finds, timed for large data."""
-    labels, indices = data.labels, data.neighbors.indices
+    labels, indices, K = data.labels, data.neighbors.indices, data.n_classes
     solution = solve(Consensus.from_neighbors(labels, indices[:, :2], K))
     model = solution.transition_matrix, solution.class_prior
     posteriors = timed("posteriors", len(labels), noisy_posteriors, data.X, labels, K)
     found = (
         timed("ranks", len(labels), check_ranks_agree, labels, indices, K),
+        check_distance(data.neighbors, labels, model[0]),
+        check_independence(labels, indices),
         *timed("feasible, memorised", len(labels), check_pure, labels, indices, posteriors, *model),
         timed("dependence", len(labels), check_dependence, data.X, labels, indices, posteriors),
         check_near_duplicates(data.neighbors, labels, data.metric),
@@ -280,6 +430,9 @@ def assumptions(cases: list[tuple[str, str, Data]], title: str, counts: dict) ->
             for data, results in runs:
                 if check not in data.open and results[check].value is not None:
                     counts[check][check in data.wrong].append(not results[check].ok)
+                if check in ONE_OR_THE_OTHER and data.hard and data.apart:
+                    strict = f"{check} (classes apart, labels wrong mostly on hard examples)"
+                    counts[strict][False].append(not results[check].ok)
         estimate = f"{np.mean(known):.2f}" if known else "-"
         rows.append([name, noise, str(len(runs)), f"{np.mean(truth):.2f}", estimate, *cells])
     table(title, "data | noise | seeds | feasible | estimated | " + " | ".join(CHECKS), rows)
@@ -291,9 +444,6 @@ def fits(counts: dict) -> None:
         X, clean = clusters(4000, seed, 4.0)
         indices = nearest_neighbors(X, 2, "euclidean").indices
         labels = corrupted(clean, CLASS_NOISE[seed % 4], seed, X)
-        copied = labels.copy()
-        some = np.random.default_rng(seed).random(4000) < 0.3
-        copied[some] = labels[indices[some, 0]]
         side = np.random.default_rng(seed).integers(0, 2, 4000)
         apart = nearest_neighbors(np.column_stack([X, 20 * side]), 2, "euclidean").indices
         next_class, another = np.roll(np.eye(K), 1, axis=1), np.roll(np.eye(K), 3, axis=1)
@@ -304,7 +454,6 @@ def fits(counts: dict) -> None:
         two = np.where(side, first, second)
         for given, near, name in (
             (labels, indices, ""),
-            (copied, indices, "30% of labels copied from a neighbour"),
             (two, apart, "two annotators, each with a part of every class"),
         ):
             consensus = Consensus.from_neighbors(given, near, K)
@@ -359,22 +508,37 @@ def guarantees() -> None:
     )
 
 
-def main() -> None:
-    begin = time.perf_counter()
-    print(f"# Diagnostics\n\n{date.today()}, {platform.machine()}, {os.cpu_count()} cores")
-    counts: dict = defaultdict(lambda: {True: [], False: []})
-    small = [case for seed in range(SEEDS) for case in small_data(seed)]
-    small += [case for seed in range(2) for case in middle_data(seed)]
-    assumptions(small, "How often each speaks (bold: it should; in brackets: it may)", counts)
-    folder = Path(os.environ.get("LABELNOISE_DATA", "")) / "cifar10"
-    if "LABELNOISE_DATA" in os.environ and folder.exists():
-        assumptions(list(cifar(folder)), "CIFAR-10, 50,000 examples", counts)
-    fits(counts)
+def totals(counts: dict, title: str) -> None:
     rows = []
     for check, by_truth in counts.items():
         cells = [f"{sum(by_truth[broken])} of {len(by_truth[broken])}" for broken in (True, False)]
         rows.append([check, *cells])
-    table("All together", "check | speaks when it should | when it should not", rows)
+    table(title, "check | speaks when it should | when it should not", rows)
+
+
+def no_counts() -> dict:
+    return defaultdict(lambda: {True: [], False: []})
+
+
+def main() -> None:
+    begin = time.perf_counter()
+    print(f"# Diagnostics\n\n{date.today()}, {platform.machine()}, {os.cpu_count()} cores")
+    counts, fresh_counts = no_counts(), no_counts()
+    folder = Path(os.environ.get("LABELNOISE_DATA", "")) / "cifar10"
+    real = "LABELNOISE_DATA" in os.environ and folder.exists()
+    fresh = [case for seed in FRESH_SEEDS for case in fresh_data(seed)]
+    if real:
+        fresh += [case for seed in FRESH_SEEDS for case in fresh_cifar(folder, seed)]
+    assumptions(fresh, "Fresh kinds and seeds of data, on which no limit was set", fresh_counts)
+    totals(fresh_counts, "Fresh data together")
+    small = [case for seed in range(SEEDS) for case in small_data(seed)]
+    small += [case for seed in range(2) for case in middle_data(seed)]
+    assumptions(small, "How often each speaks (bold: it should; in brackets: it may)", counts)
+    if real:
+        assumptions(list(cifar(folder)), "CIFAR-10, 50,000 examples", counts)
+    independence(counts)
+    fits(counts)
+    totals(counts, "All together")
     guarantees()
     if TIMES:
         rows = [[name, f"{np.median(t):.1f}", f"{max(t):.1f}"] for name, t in TIMES.items()]

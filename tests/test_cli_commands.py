@@ -47,7 +47,9 @@ def test_estimate_prints_writes_and_reports(run, data):
     assert re.search(r"^  \d+\.\d% .*of true cat are labelled dog$", output, re.MULTILINE)
     assert output.endswith("Estimate: T.json\nReport: r.html\n")
     np.testing.assert_allclose(HOC.load("T.json").transition_matrix_, T, atol=0.08)
-    assert any('title="true cat, labelled dog: ' in line for line in open_lines("r.html"))
+    page = "".join(open_lines("r.html"))
+    assert "<dd>x.npy, y.npy</dd>" in page
+    assert 'id="suspects-table"' in page
 
 
 def test_estimate_as_json(run, data):
@@ -80,13 +82,50 @@ def test_estimate_for_groups_and_neighbourhoods(run, data):
     lines = [f"{'B' if one else 'A'}\n" for one in careless]
     with open("g.csv", "w") as file:
         file.writelines(["group\n", *lines])
-    status, output, errors = run("estimate", "x.npy", "y.npy", "--groups", "g.csv")
+    status, output, errors = run(
+        "estimate", "x.npy", "y.npy", "--groups", "g.csv", "--report", "r.json"
+    )
     assert (status, errors) == (0, "")
+    with open("r.json") as file:
+        content = json.load(file)
+    assert content["variation"]["names"] == ["A", "B"]
+    assert content["suspects"]["rows"][0]["given"] == "owl"
     assert "group B labels true cat as owl more often than group A" in output
     status, output, errors = run("estimate", "x.npy", "y.npy", "--local", "--out", "T.npy")
     assert (status, errors) == (0, "")
     assert "In 300 neighbourhoods of 250 examples, " in output
     assert np.load("T.npy").shape == (300, K, K)
+
+
+def test_the_report_shows_what_was_embedded(run, data):
+    """Images and texts of the suspects are found by what the features' rows are called."""
+    labels = np.load("y.npy")
+    os.mkdir("photos")
+    for i in range(N):
+        Image.new("RGB", (8, 8), (0, 0, i % 256)).save(f"photos/{i}.png")
+    np.save("named.npy", np.load("x.npy"))
+    for names in ([f"{i}.png" for i in range(N)], [f"{i}" for i in range(N)]):
+        with open("named.names.csv", "w") as file:
+            file.writelines(["name,problem\n", *(f"{name},\n" for name in names)])
+        with open("t.txt", "w") as file:
+            file.writelines(f"text {i}: {labels[i]}\n" for i in range(N))
+        shown = ["--images", "photos"] if "." in names[0] else ["--texts", "t.txt"]
+        command = ["estimate", "named.npy", "y.npy", "--no-check", *shown, "--report", "r.json"]
+        assert run(*command)[::2] == (0, "")
+        with open("r.json") as file:
+            worst = json.load(file)["suspects"]["rows"][0]
+        if "." in names[0]:
+            assert worst["name"] == f"{worst['row']}.png"
+            assert worst["picture"].startswith("data:image/png;base64,")
+        else:
+            assert worst["text"] == f"text {worst['row']}: {worst['given']}"
+    assert "600 rows of named.npy, but x.txt has 1" in _with_text_file(run)
+
+
+def _with_text_file(run):
+    with open("x.txt", "w") as file:
+        file.write("one\n")
+    return run("estimate", "named.npy", "y.npy", "--texts", "x.txt", "--report", "r.html")[2]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +137,9 @@ def test_estimate_for_groups_and_neighbourhoods(run, data):
         (["estimate", "x.npy", "y.npy", "--out", "no/T.json"], 1, "there is no no"),
         (["estimate", "x.npy", "y.npy", "--classes", "cat,dog"], 1, "y has ['owl']"),
         (["estimate", "x.npy", "y.npy", "--groups", "y.npy", "--local"], 2, "does not go with"),
+        (["estimate", "x.npy", "y.npy", "--texts", "t.txt"], 2, "need --report"),
+        (["estimate", "x.npy", "y.npy", "--report", "r.pdf"], 1, "ending in .html, .json"),
+        (["estimate", "x.npy", "y.npy", "--report", "r.html", "--images", "."], 1, "names of im"),
         (["suspects", "x.npy", "y.npy", "--out", "s.npy"], 1, "ending in .csv"),
         (["suspects", "x.npy", "y.npy"], 2, "--out"),
         (["corrupt", "y.npy", "--rate", "2", "--out", "z.npy"], 1, "0 <= rate <= 1"),

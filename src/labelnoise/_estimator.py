@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,11 @@ from labelnoise._files import write_then_rename
 from labelnoise._labels import class_names, encode_labels
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from labelnoise.report import Report
 
 _FORMAT = "labelnoise estimate"
 _VERSION = 1
@@ -150,6 +155,55 @@ class Estimator(BaseEstimator):
         if given is not None:
             return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
         return nearest_neighbors(X, n_neighbors, self.metric, sources=sources, progress=progress)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        images: Sequence[Any] | np.ndarray | None = None,
+        texts: Sequence[Any] | np.ndarray | None = None,
+    ) -> Report:
+        """Gather what there is to say of the estimate, with suspect labels where it can tell them.
+
+        What `HOC.diagnose` finds is in it, if that was called before.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Where to write it: .html, one file to look at in any browser, or .json.
+        names, images, texts : sequences of length N, optional
+            Names of the examples, files (or arrays) of their images, their texts: shown with
+            the suspects.
+        """
+        from labelnoise.report import report_of
+
+        check_is_fitted(self)
+        found = self.suspects() if getattr(self, "_data", None) else None
+        report = report_of(self, suspects=found, names=names, images=images, texts=texts)
+        if path is not None:
+            report.save(path)
+        return report
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw T as a heat map on matplotlib's axes, new ones by default."""
+        from labelnoise.plots import plot_matrix
+
+        return plot_matrix(self, ax)
+
+    def _repr_html_inner(self) -> str:
+        """What Jupyter shows: the estimate, or before `fit` scikit-learn's diagram."""
+        if not hasattr(self, "classes_"):
+            return str(super()._repr_html_inner())
+        from labelnoise.report.notebook import summary
+
+        return summary(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimate to a JSON file; `load` reads it.

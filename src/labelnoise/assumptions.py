@@ -9,7 +9,8 @@ of each check are in its docstring, its hits and false alarms in benchmarks/resu
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -23,12 +24,13 @@ from labelnoise.linear import _forward_sums, _standardised, noisy_posteriors
 from labelnoise.neighbors import Neighbors, Progress, nearest_neighbors
 from labelnoise.solvers import Solution, solve
 
-if TYPE_CHECKING:
-    from labelnoise.groups import Differences
-
 N_NEIGHBORS = 6
 
 _LEAST_FALL = 0.02  # of the agreement with near neighbours, to be worth a word
+_LEAST_FALL_BY_DISTANCE = 0.05
+_DISTANCE_BINS = 10
+_END_SHARE = 0.3  # of the examples at either end of the distances
+_CLEAR = 3.0  # standard deviations
 _PUREST = 0.1  # share of the examples taken as pure
 _LEAST_PURE = 100  # of them for each class
 _FEASIBLE = 0.9
@@ -38,7 +40,7 @@ _NO_NOISE = 0.005
 _NEAR = 0.25  # of the distance to the 6th neighbour
 _MANY_NEAR = 0.01
 _BINS = 3
-_MOST_CLASSES = 20  # the fits take minutes beyond
+_MOST_CLASSES = 10  # with 20, noise between pairs of classes gave 2 false alarms of 4
 _LEAST_PER_FEATURE = 100
 _LEAST_EXAMPLES = 10_000
 _CURVED = 0.1
@@ -52,8 +54,10 @@ def check_assumptions(
     metric: str,
     T: np.ndarray,
     p: np.ndarray,
+    *,
+    sources: np.ndarray | None = None,
     progress: Progress | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[NeighborAgreement, tuple[Finding, ...]]:
     """Look at what the estimate (T, p) rests on: all of the checks below.
 
     Parameters
@@ -66,16 +70,48 @@ def check_assumptions(
     metric : {"cosine", "euclidean"}
     T, p : arrays of shape (K, K) and (K,)
         The estimate.
+    sources : int array of shape (N,), optional
+        Examples of one source are not taken for neighbours of each other.
     progress : callable, optional
         Called as ``progress(done, total)`` during the neighbour search.
     """
-    near = nearest_neighbors(X, N_NEIGHBORS, metric, progress=progress)
+    near = nearest_neighbors(X, N_NEIGHBORS, metric, sources=sources, progress=progress)
     posteriors = noisy_posteriors(X, labels, K)
-    return (
+    return neighbor_agreement(near, labels), (
         check_ranks_agree(labels, near.indices, K),
+        check_distance(near, labels, T),
+        check_independence(labels, near.indices),
         *check_pure(labels, near.indices, posteriors, T, p),
         check_dependence(X, labels, near.indices, posteriors),
         check_near_duplicates(near, labels, metric),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborAgreement:
+    """How often an example and its neighbours carry the same label, by how near they are."""
+
+    by_rank: np.ndarray
+    """(k,) share of the neighbours of each rank, the nearest first, with the example's label."""
+    distance: np.ndarray
+    """(b,) mean distance of the nearest neighbour, in as many parts of equal size."""
+    by_distance: np.ndarray
+    """(b,) share of the nearest neighbours with the example's label, in each part."""
+    chance: float
+    """Share of equal labels among any two examples."""
+
+
+def neighbor_agreement(neighbors: Neighbors, labels: np.ndarray) -> NeighborAgreement:
+    """Count how often labels (N,) agree with those of the neighbours, whose distances are known."""
+    same = labels[neighbors.indices] == labels[:, None]
+    nearest = np.asarray(neighbors.distances)[:, 0]
+    parts = np.array_split(np.argsort(nearest, kind="stable"), min(_DISTANCE_BINS, len(labels)))
+    counts = np.bincount(labels).astype(float)
+    return NeighborAgreement(
+        by_rank=same.mean(axis=0),
+        distance=np.array([nearest[rows].mean() for rows in parts]),
+        by_distance=np.array([same[rows, 0].mean() for rows in parts]),
+        chance=float((counts * (counts - 1)).sum() / (len(labels) * (len(labels) - 1))),
     )
 
 
@@ -112,6 +148,83 @@ def check_ranks_agree(labels: np.ndarray, neighbors: np.ndarray, K: int) -> Find
     )
 
 
+def check_distance(neighbors: Neighbors, labels: np.ndarray, T: np.ndarray) -> Finding:
+    """Whether labels agree less with the nearest two neighbours where the nearest is far.
+
+    Compares the three tenths with the nearest neighbours and those with the furthest. Classes may
+    differ in their spread and in their noise, so that what T explains is taken off: two labels of
+    class i agree with chance ``a = sum_j T[i, j]^2``, which the labels j of a class have as their
+    mean of ``T^-1 a``. It sees what `check_ranks_agree` does not where an example's neighbours are
+    all about as far, as they are in many dimensions.
+    """
+    triples = np.column_stack([labels, labels[neighbors.indices[:, :2]]])
+    agree = (triples[:, 1:] == triples[:, :1]).mean(axis=1)
+    explained = (np.linalg.pinv(T) @ (T**2).sum(axis=1))[triples].mean(axis=1)
+    rest = agree - explained
+    order = np.argsort(np.asarray(neighbors.distances)[:, 0], kind="stable")
+    size = max(int(_END_SHARE * len(order)), 1)
+    first, last = order[:size], order[-size:]
+    fall = float(rest[first].mean() - rest[last].mean())
+    error = ((rest[first].var() + rest[last].var()) / size) ** 0.5
+    near, far = float(agree[first].mean()), float(agree[last].mean())
+    by_classes = min(max(far + fall, 0.0), 1.0)
+    falls = fall - _CLEAR * error > _LEAST_FALL_BY_DISTANCE * near
+    measure = (
+        f"where it is near the label agrees with that of the nearest two in {near:.1%} of cases, "
+        f"where it is far in {far:.1%} ({by_classes:.1%} by the classes there)"
+    )
+    return Finding(
+        "distance",
+        not falls,
+        fall / max(near, 1e-300),
+        f"How far the nearest neighbour is makes no clear difference: {measure}."
+        if not falls
+        else f"Labels agree less the further the nearest neighbour is: {measure}. There classes "
+        f"meet, which T shows as noise (use representations in which they lie further apart), or "
+        f"labels are wrong more often, and T is an average (use LocalHOC).",
+    )
+
+
+def check_independence(labels: np.ndarray, neighbors: np.ndarray) -> Finding:
+    """Whether labels agree with the nearest few neighbours by a step more than with the next.
+
+    Where classes overlap, agreement falls with distance d. In m dimensions ``d_r^m`` grows as the
+    rank r, so that agreement falls from r to r + 1 in proportion to 1 / r where m is large, and
+    more evenly where it is small. A fall at one rank that exceeds what the others together let
+    expect is a sign of labels that were given together: copied from near examples, or to the parts
+    of one thing.
+
+    Notes
+    -----
+    It speaks, too, if such parts were labelled one by one and classes overlap around them. Labels
+    copied evenly from six neighbours or more leave no step, and nothing in the triples tells them
+    from labels with less noise.
+    """
+    same = (labels[neighbors[:, :N_NEIGHBORS]] == labels[:, None]).astype(float)
+    fall = same[:, :-1] - same[:, 1:]
+    smooth = 1 / np.arange(1, N_NEIGHBORS)
+    share = np.maximum(smooth / (smooth.sum() - smooth), 1 / (N_NEIGHBORS - 2))
+    excess = fall - share * (fall.sum(axis=1, keepdims=True) - fall)
+    step = excess.mean(axis=0)
+    deviations = step / np.maximum(excess.std(axis=0) / len(labels) ** 0.5, 1e-300)
+    r = int(deviations.argmax())
+    near, far = same[:, : r + 1].mean(), same[:, r + 1].mean()
+    together = deviations[r] > _CLEAR and step[r] > _LEAST_FALL * near
+    nearest = "the nearest neighbour" if r == 0 else f"the nearest {r + 1} neighbours"
+    return Finding(
+        "independence",
+        not together,
+        float(step[r]),
+        "Labels agree with no neighbours much more than with those just beyond: nothing says that "
+        "they were copied (from many neighbours alike it would not show)."
+        if not together
+        else f"Labels agree with those of {nearest} in {near:.1%} of cases, and of the next in "
+        f"{far:.1%}, a step that distance does not explain. These may be copies, or parts of one "
+        f"thing. If their labels were given together, T comes out too close to the identity: keep "
+        f"one of each, or give them one source in `fit`.",
+    )
+
+
 def check_pure(
     labels: np.ndarray,
     neighbors: np.ndarray,
@@ -137,8 +250,10 @@ def check_pure(
     -----
     As the purest are not quite pure, the share comes out too high: on CIFAR-10 features, of which
     59% are feasible, by .02 for evenly spread noise and .06 for pairs of classes. Noise that grows
-    with difficulty makes it too low, by .03 to .1 for human labels. "memorised" speaks only where
-    features have taken up all errors; having taken up some looks like noise on hard examples.
+    with difficulty makes it too low, by .03 to .1 for human labels and by more for noise made so:
+    no limit tells it from classes that overlap, and the sentence names both. "memorised" speaks
+    only where features have taken up all errors; having taken up some looks like noise on hard
+    examples.
     """
     K = len(p)
     triples = np.column_stack([labels, labels[neighbors[:, :2]]])
@@ -198,18 +313,18 @@ def _feasible_finding(pure: _Pure, wider: _Pure, rate: float) -> Finding:
     if high - low > _TELLS_NOTHING:
         said = "How many triples are of one class cannot be told: there are too few examples."
         return Finding("feasible", True, share, said)
-    measure = f"About {share:.0%} ({low:.0%} to {high:.0%}) of the triples are of one class"
+    measure = f"about {share:.0%} ({low:.0%} to {high:.0%}) of the triples are of one class"
     return Finding(
         "feasible",
         ok,
         share,
-        f"{measure}, and the method assumes that all are."
+        f"{measure.capitalize()}, and the method assumes that all are."
         if ok
-        else f"{measure}, where the method assumes all, if labels are as often wrong elsewhere as "
-        f"among the purest examples ({_noise_rate(pure.solution):.1%}; {rate:.1%} by T). T shows "
-        f"the confusion of the others as noise, a bias larger than the error bars: use "
-        f"representations in which classes lie further apart. If you know that labels are wrong "
-        f"mostly where classes meet, the bias is smaller.",
+        else f"Either {measure}, where the method assumes all, and T shows the confusion of the "
+        f"others as noise, a bias larger than the error bars: use representations in which classes "
+        f"lie further apart. Or labels are wrong more often on hard examples than on the purest "
+        f"({_noise_rate(pure.solution):.1%}; {rate:.1%} by T), and the bias is smaller. The labels "
+        f"cannot tell which: have some of hard examples verified.",
     )
 
 
@@ -232,7 +347,7 @@ def check_dependence(
     n, d = X.shape
     K = posteriors.shape[1]
     if K > _MOST_CLASSES:
-        return _not_tested(f"with more than {_MOST_CLASSES} classes it takes too long")
+        return _not_tested(f"with more than {_MOST_CLASSES} classes the test cannot tell")
     if n < max(_LEAST_EXAMPLES, _LEAST_PER_FEATURE * d):
         return _not_tested(
             f"that takes {_LEAST_EXAMPLES:,} examples, and {_LEAST_PER_FEATURE} for each feature"
@@ -299,18 +414,6 @@ def check_near_duplicates(neighbors: Neighbors, labels: np.ndarray, metric: str)
         f"identity: keep one of each, or give copies one source in `fit`."
         if many
         else f"There are no more near copies than is usual ({share:.1%} of the examples).",
-    )
-
-
-def check_groups(differences: Differences) -> Finding:
-    """Whether noise depends on a given group, from ``GroupHOC.differences()``."""
-    return Finding(
-        "groups",
-        not differences.differ,
-        differences.p_value,
-        f"{differences[0].sentence} One T for all groups hides that: use those of GroupHOC."
-        if differences.differ
-        else repr(differences),
     )
 
 

@@ -35,6 +35,7 @@ from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
 
 if TYPE_CHECKING:
+    from labelnoise.assumptions import NeighborAgreement
     from labelnoise.cleaning import CleanModel, Suspects
 
 Progress = Callable[[str, int, int], None]
@@ -43,6 +44,7 @@ _PAPER_SAMPLE = 15_000
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
+_SIGNS_OF_BIAS = ("fit", "ranks", "distance", "feasible")
 
 
 class HOC(Estimator):
@@ -95,6 +97,8 @@ class HOC(Estimator):
         With `soft`: ``S[i, j]``, the chance that a neighbour of a true i is a true j.
     diagnostics_ : Diagnostics
         What the estimate stands on: print it.
+    agreement_ : NeighborAgreement or None
+        How often neighbours carry the same label, by rank and distance: set by `diagnose`.
     consensus_ : Consensus
         The label triples that were counted.
 
@@ -130,6 +134,7 @@ class HOC(Estimator):
     _counted: dict[str, Any]  # what `intervals.confidence_interval` asks for
     _data: dict[str, Any]  # X, labels, neighbors, row numbers; and a model, once it is asked for
     _saved_interval: ConfidenceInterval | None = None
+    agreement_: NeighborAgreement | None = None
 
     def __init__(
         self,
@@ -237,7 +242,13 @@ class HOC(Estimator):
         self._solve(consensus, classes, notes, labels, indices)
         if indices is not None:
             self._counted = {"labels": labels, "neighbors": indices, "center_weight": weight}
-        self._data = {"X": X, "labels": labels, "neighbors": neighbors, "rows": rows}
+        self._data = {
+            "X": X,
+            "labels": labels,
+            "neighbors": neighbors,
+            "sources": source,
+            "rows": rows,
+        }
         if solving:
             solving(1, 1)
         warn_of(self.diagnostics_)
@@ -313,7 +324,7 @@ class HOC(Estimator):
         else:
             fit = [check_fit(consensus, solution, self.solver, overlap, classes)]
         self.classes_, self.consensus_ = classes, consensus
-        self._counted, self._data = {}, {}
+        self._counted, self._data, self.agreement_ = {}, {}, None
         self.transition_matrix_ = solution.transition_matrix
         self.class_prior_ = solution.class_prior
         self.diagnostics_ = Diagnostics(
@@ -331,7 +342,8 @@ class HOC(Estimator):
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
 
         They say what chance does to the estimate, and hold if neighbours share their class. Where
-        they do not, the bias is larger than the interval: read `diagnostics_` first. After
+        they do not, the bias is larger than the interval, which says so (its `caveat`) if
+        `diagnostics_` has signs of it; `diagnose` looks for more of them. After
         `fit_consensus` triples are taken to share no examples, which narrows the intervals if
         they do.
 
@@ -366,7 +378,7 @@ class HOC(Estimator):
                 f"Expected solver='likelihood' without soft and n_rounds, whose errors are known, "
                 f"but solver = {self.solver!r}, soft = {self.soft!r}, n_rounds = {self.n_rounds}"
             )
-        return confidence_interval(
+        interval = confidence_interval(
             self.consensus_,
             self.transition_matrix_,
             self.class_prior_,
@@ -376,13 +388,24 @@ class HOC(Estimator):
             random_state=random_state,
             **self._counted,
         )
+        signs = [
+            found.name
+            for found in self.diagnostics_
+            if found.name in _SIGNS_OF_BIAS and not found.ok
+        ]
+        if not signs:
+            return interval
+        seen = ", ".join(signs)
+        caveat = f"the bias may be larger than this interval: see {seen} in the diagnostics"
+        return replace(interval, caveat=caveat)
 
     def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
 
-        Whether neighbours share their class and how many triples are feasible, whether the
-        representations have learnt the noisy labels, whether noise depends on the example, near
-        duplicates, rows of T that the data do not pin down. It takes longer than the fit.
+        Whether neighbours share their class and how many triples are feasible, whether labels were
+        copied between neighbours, whether the representations have learnt the noisy labels, whether
+        noise depends on the example, near duplicates, rows of T that the data do not pin down. It
+        takes longer than the fit. Whether noise depends on a known group, `GroupHOC` tells.
 
         Parameters
         ----------
@@ -399,11 +422,22 @@ class HOC(Estimator):
                 f"but it was loaded, or fitted to neighbours or counted triples"
             )
         T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
-        X, labels, looked = data["X"], data["labels"], _stages(progress)("looking closer")
-        found = [
-            *check_assumptions(X, labels, len(classes), self.metric, T, p, progress=looked),
-            check_guarantee(T, p, classes),
-        ]
+        X, labels, sources = data["X"], data["labels"], data["sources"]
+        if data["neighbors"] is not None:  # then unlabelled examples and zero vectors are in it
+            rows, _ = self._usable_rows(X, labels, None, N_NEIGHBORS)
+            X, labels = X[rows], labels[rows]
+            sources = None if sources is None else sources[rows]
+        self.agreement_, assumed = check_assumptions(
+            X,
+            labels,
+            len(classes),
+            self.metric,
+            T,
+            p,
+            sources=sources,
+            progress=_stages(progress)("looking closer"),
+        )
+        found = [*assumed, check_guarantee(T, p, classes)]
         interval = _quick_interval(self)
         if interval is not None:
             found.append(check_rows(T, interval.transition_matrix, classes))
@@ -635,6 +669,8 @@ def _summary(est: HOC) -> str:
             f"By chance it could be {low:.1%} to {high:.1%} (95% interval, if neighbours share "
             f"their true class)."
         )
+        if interval.caveat:
+            lines.append(f"WARNING  {interval.caveat.capitalize()}.")
     confusions = est.joint_ - np.diag(np.diag(est.joint_))
     largest = np.argsort(-confusions, axis=None)[:5]
     sentences = []

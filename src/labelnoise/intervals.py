@@ -53,6 +53,8 @@ class ConfidenceInterval:
     """ "sandwich" or "bootstrap"; "independent": triples were taken to share no examples."""
     on_boundary: np.ndarray
     """(K, K) whether the estimate is 0, so that only the upper end says something."""
+    caveat: str = ""
+    """Why not to rely on the intervals, where there is a sign that neighbours differ in class."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give all of it as JSON holds it."""
@@ -75,12 +77,17 @@ class ConfidenceInterval:
         if not all((low >= 0).all() and (low <= high).all() for low, high in ends.values()):
             raise ValueError("an interval ends before it begins")
         return cls(
-            float(content["level"]), **ends, method=str(content["method"]), on_boundary=boundary
+            float(content["level"]),
+            **ends,
+            method=str(content["method"]),
+            on_boundary=boundary,
+            caveat=str(content.get("caveat", "")),
         )
 
     def __repr__(self) -> str:
         low, high = self.noise_rate
-        return f"{low:.1%} to {high:.1%} of the labels are wrong ({self.level:.4g}, {self.method})"
+        said = f"{low:.1%} to {high:.1%} of the labels are wrong ({self.level:.4g}, {self.method})"
+        return f"{said}; {self.caveat}" if self.caveat else said
 
 
 def confidence_interval(

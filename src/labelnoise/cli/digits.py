@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from labelnoise.noise import NoisyLabels
-    from labelnoise.report import Comparison
+    from labelnoise.report import Report
 
 # Which digits people mistake for which, and how often relative to each other. Made up, but of
 # the kind that real annotators produce: a few strong, one-sided confusions over a low floor.
 _DIGIT_CONFUSIONS = {(7, 1): 22, (3, 8): 20, (4, 9): 18, (8, 3): 14, (9, 4): 10, (5, 6): 10}
 _DIGIT_CONFUSIONS |= {(1, 7): 8, (2, 7): 8, (5, 3): 6, (9, 7): 5, (8, 5): 4}
 _DIGIT_FLOOR = 1  # every other confusion
+
+_CONFUSIONS_PRINTED = 6
 
 
 class NoiseKind(StrEnum):
@@ -44,7 +48,7 @@ Noise = Annotated[
 
 
 def demo(
-    out: Annotated[Path, Option(help="Where the picture goes.")] = Path("demo-output/report.html"),
+    out: Annotated[Path, Option(help="Where the report goes.")] = Path("demo-output/report.html"),
     noise: Noise = NoiseKind.CLASS,
     rate: Annotated[float, Option(help="Share of labels to make wrong, 0 to 1.")] = 0.2,
     seed: Annotated[int, Option(min=0, help="Which random labels are wrong.")] = 0,
@@ -53,18 +57,15 @@ def demo(
     from rich.console import Console
 
     start = time.perf_counter()
-    comparison = _compare_on_digits(noise, rate, seed)
-
-    from labelnoise.report import heatmap_page
-
-    write_page(out, heatmap_page(comparison))
+    report = _report_on_digits(noise, rate, seed)
+    write_page(out, report.to_html())
     console = Console(highlight=False)
-    _print_comparison(console, comparison)
+    _print_report(console, report)
     console.print(f"\nTook {time.perf_counter() - start:.1f} s.")
-    console.print(f"Picture: {out}", markup=False, soft_wrap=True)
+    console.print(f"Report: {out}", markup=False, soft_wrap=True)
 
 
-def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
+def _report_on_digits(kind: NoiseKind, rate: float, seed: int) -> Report:
     """Corrupt the digits, estimate, and compare; progress goes to the terminal."""
     with progress() as show:
         show("reading", 0, 0)
@@ -74,48 +75,49 @@ def _compare_on_digits(kind: NoiseKind, rate: float, seed: int) -> Comparison:
 
         from labelnoise.diagnostics import Finding
         from labelnoise.hoc import HOC
-        from labelnoise.report import Comparison
+        from labelnoise.report import Truth, report_of
         from labelnoise.scores import transition_error, true_transition_matrix
 
         X, digits = load_digits(return_X_y=True)
         noisy = _corrupt(digits, kind, rate, seed)
         show("reading", 1, 1)
         est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
+        est.diagnose(show)
+        show("judging the labels", 0, 0)
+        suspects = est.suspects()
+        show("judging the labels", 1, 1)
 
-    truth, K = noisy.transition_matrix, len(noisy.classes)
+    T, K = noisy.transition_matrix, len(noisy.classes)
     counted = true_transition_matrix(digits, noisy.labels, K)
-    findings = list(est.diagnostics_)
-    if (truth.argmax(axis=1) != np.arange(K)).any():
-        findings.append(
-            Finding(
-                "truth",
-                False,
-                float(np.diag(truth).min()),
-                "By the true T, some class gets another label more often than its own. Noisy "
-                "labels alone cannot tell, so the estimate may have its rows in the wrong order. "
-                "Use a lower rate.",
-            )
-        )
-    return Comparison(
-        classes=[str(name) for name in noisy.classes],
-        estimated=est.transition_matrix_,
-        truth=truth,
-        noise_rate=est.noise_rate_,
-        true_noise_rate=noisy.rate,
-        errors={
-            "this estimate": transition_error(est.transition_matrix_, truth),
-            'answering "no noise"': transition_error(np.eye(K), truth),
-            "counting with the clean labels (sampling error alone)": transition_error(
-                counted, truth
-            ),
+    errors = {
+        "this estimate": transition_error(est.transition_matrix_, T),
+        'answering "no noise"': transition_error(np.eye(K), T),
+        "counting with the clean labels (sampling error alone)": transition_error(counted, T),
+    }
+    pictures = (15 * (16 - X.reshape(-1, 8, 8))).astype(np.uint8)
+    report = report_of(
+        est,
+        suspects=suspects,
+        images=pictures if find_spec("PIL") else None,
+        truth=Truth(T, noisy.rate, errors),
+        how={
+            "Data": f"scikit-learn's digits, {len(X):,} images of 8 x 8 pixels. Each label was "
+            f"replaced by one drawn from the row of the true T that belongs to its class "
+            f"({noisy.kind} noise, rate {rate:g}, seed {seed}), which made "
+            f"{round(noisy.rate * len(X)):,} labels wrong. The estimate saw the pixels and the "
+            f"noisy labels, and no clean one."
         },
-        findings=findings,
-        how=f"The data are scikit-learn's digits: {len(X):,} images of 8 x 8 pixels. Each label "
-        f"was replaced by one drawn from the row of the true T that belongs to its class "
-        f"({noisy.kind} noise, rate {rate:g}, seed {seed}), which made "
-        f"{round(noisy.rate * len(X)):,} labels wrong. HOC() then saw the pixels and the noisy "
-        f"labels, and no clean one.",
     )
+    if (T.argmax(axis=1) == np.arange(K)).all():
+        return report
+    impossible = Finding(
+        "truth",
+        False,
+        float(np.diag(T).min()),
+        "By the true T, some class gets another label more often than its own. Noisy labels alone "
+        "cannot tell, so the estimate may have its rows in the wrong order. Use a lower rate.",
+    )
+    return replace(report, findings=(*report.findings, impossible))
 
 
 def _corrupt(digits: np.ndarray, kind: NoiseKind, rate: float, seed: int) -> NoisyLabels:
@@ -149,16 +151,17 @@ def _digit_confusions(rate: float) -> np.ndarray:
     return T
 
 
-def _print_comparison(console: Console, comparison: Comparison) -> None:
+def _print_report(console: Console, report: Report) -> None:
     from rich.markup import escape
     from rich.measure import Measurement
     from rich.table import Table
 
-    console.print(f"\n[bold]{escape(comparison.headline)}[/]")
+    assert report.truth is not None
+    console.print(f"\n[bold]{escape(report.headline)}[/]")
 
     tables = [
-        _matrix_table("Estimated T", comparison.classes, comparison.estimated),
-        _matrix_table("True T", comparison.classes, comparison.truth),
+        _matrix_table("Estimated T", report.classes, report.transition_matrix),
+        _matrix_table("True T", report.classes, report.truth.transition_matrix),
     ]
     console.print("\nPercent of each true class (row) that got each label (column):\n")
     gap = 4
@@ -171,17 +174,18 @@ def _print_comparison(console: Console, comparison: Comparison) -> None:
     else:
         console.print(tables[0], "", tables[1])
 
-    console.print("\n[bold]Largest confusions[/]")
-    for sentence in comparison.largest_confusions() or ["none reaches 0.1%"]:
+    console.print("\n[bold]Most frequent confusions[/]")
+    confusions = [str(confusion) for confusion in report.confusions(_CONFUSIONS_PRINTED)]
+    for sentence in confusions or ["none reaches 0.1%"]:
         console.print(f"  {escape(sentence)}")
 
     console.print("\n[bold]Error[/] (0 is perfect, 2 the most there can be)")
-    for name, error in comparison.errors.items():
+    for name, error in report.truth.errors.items():
         console.print(f"  {error:.3f}  {escape(name)}")
 
     console.print("\n[bold]What the estimate stands on[/]")
     findings = Table.grid(padding=(0, 2, 0, 0))
-    for finding in comparison.findings:
+    for finding in report.findings:
         mark = "[green]ok[/]" if finding.ok else "[bold yellow]WARNING[/]"
         findings.add_row(f"  {mark}", escape(finding.sentence))
     console.print(findings)
@@ -192,7 +196,7 @@ def _matrix_table(title: str, classes: Sequence[str], T: np.ndarray) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from labelnoise.report.heatmap import short_percent
+    from labelnoise.report.data import short_percent
 
     # Text, unlike str, is never read as markup: class names are data.
     table = Table(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,13 +20,10 @@ from labelnoise.cli.terminal import (
     Seed,
     print_json,
     progress,
-    write_page,
 )
 
 if TYPE_CHECKING:
     from labelnoise.files import Features, Labels
-    from labelnoise.hoc import HOC
-    from labelnoise.local import LocalHOC
 
 
 _FEWEST_CHECKED = 100  # examples, for a closer look to see something
@@ -57,7 +56,9 @@ def estimate(
     features: FeaturesFile,
     labels: LabelsFile,
     out: Out = None,
-    report: Annotated[Path | None, Option(help="A page to look at, .html.")] = None,
+    report: Annotated[Path | None, Option(help="A page to look at, .html, or .json.")] = None,
+    images: Annotated[Path | None, Option(help="The embedded folder, for the report.")] = None,
+    texts: Annotated[Path | None, Option(help="The embedded texts, for the report.")] = None,
     groups: Groups = None,
     local: Annotated[bool, Option("--local", help="Also a T for each neighbourhood.")] = False,
     paper: Annotated[bool, Option("--paper", help="The paper's own procedure.")] = False,
@@ -81,13 +82,19 @@ def estimate(
     ):
         if both:
             raise BadParameter(f"{one} does not go with {other}")
+    if (images or texts) and not report:
+        raise BadParameter("--images and --texts need --report")
+    start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
         from labelnoise.files import check_output, read_labels, write_estimate
 
         if out:
             check_output(out, (".json", ".npy", ".csv", ".parquet"))
+        if report:
+            check_output(report, (".html", ".json"))
         X, y, settings = _read(features, labels, classes, unlabeled, metric)
+        examples = _examples(X, images, texts)
         named = None if groups is None else read_labels(groups, X, "group").array
         show("reading", 1, 1)
         from labelnoise import HOC, GroupHOC, LocalHOC
@@ -107,17 +114,28 @@ def estimate(
             est.fit(X.array, y.array, progress=show)
             if check and len(X.array) > _FEWEST_CHECKED:
                 est.diagnose(show)
+        if report:
+            show("judging the labels", 0, 0)
+            from labelnoise.report import report_of
+
+            plain = est
+            if local or named is not None:
+                plain = HOC(**settings, n_neighbors=neighbors).fit(X.array, y.array)
+            listed = plain.suspects()
+            how = {"Data": f"{features}, {labels}", "Time": f"{time.perf_counter() - start:.1f} s"}
+            report_of(est, suspects=listed, how=how, **examples).save(report)
+            show("judging the labels", 1, 1)
     overall = getattr(est, "global_", est)
     if out:
         write_estimate(out, est)
-    if report:
-        _write_report(report, overall)
     if as_json:
         print_json(_content(est))
         return
     print(overall)
     if local:
-        print(_spread(est))
+        from labelnoise.report.gather import local_spread
+
+        print("\n  ".join(local_spread(est)))
     elif named is not None:
         print(est)
     for what, path in (("Estimate", out), ("Report", report)):
@@ -159,45 +177,33 @@ def _content(est: Any) -> dict[str, Any]:
     return content
 
 
-def _spread(est: LocalHOC) -> str:
-    """How much the matrices of neighbourhoods differ, in a few lines."""
-    import numpy as np
+def _examples(X: Features, images: Path | None, texts: Path | None) -> dict[str, Any]:
+    """Names, images and texts of the rows, to be shown with the suspects."""
+    from labelnoise._errors import LabelNoiseError
+    from labelnoise.encoders import _find_texts, _inside
 
-    T, p, names = est.transition_matrices_, est.class_priors_, est.classes_
-    low, middle, high = np.quantile(1 - np.einsum("li,lii->l", p, T), [0.1, 0.5, 0.9])
-    lines = [
-        f"In {len(T)} neighbourhoods of {est.local_size} examples, {low:.1%} to {high:.1%} of the "
-        f"labels are wrong (in the middle eight tenths; median {middle:.1%})."
-    ]
-    lowest, highest = np.quantile(T, [0.1, 0.9], axis=0)
-    apart = (highest - lowest) * (1 - np.eye(len(names)))
-    for place in np.argsort(-apart, axis=None)[:3]:
-        i, j = divmod(int(place), len(names))
-        share = f"{lowest[i, j]:.1%} to {highest[i, j]:.1%}"
-        lines.append(f"  {share} of true {names[i]} are labelled {names[j]}")
-    return "\n".join(lines)
-
-
-def _write_report(path: Path, est: HOC) -> None:
-    """Write the page about an estimate."""
-    from labelnoise.report.heatmap import _STYLE, _finding_items, _items, _map, short_percent
-
-    def cell(share: float, on_diagonal: bool) -> tuple[str, float, str]:
-        return "right" if on_diagonal else "wrong", share, short_percent(share)
-
-    names = [str(name) for name in est.classes_]
-    confusions = [line for line in str(est).splitlines() if " are labelled " in line]
-    page = f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Label noise: the estimate</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><style>{_STYLE}</style></head><body>
-<header><h1>Estimate: {est.noise_rate_:.1%} of the labels are wrong</h1></header>
-<main><section><div class="maps">{_map("T", names, est.transition_matrix_, cell)}</div></section>
-<section><h2>Most frequent confusions</h2><ul>{_items(confusions)}</ul></section>
-<section><h2>What the estimate stands on</h2>
-<ul class="findings">{_finding_items(est.diagnostics_)}</ul></section></main></body></html>
-"""
-    write_page(path, page)
+    names = X.names or []
+    shown: dict[str, Any] = {"names": None if X.numbered else X.names}
+    if images is not None:
+        if X.names is None:
+            raise LabelNoiseError(
+                f"Expected features whose rows have the names of images, as labelnoise embed makes "
+                f"them, but {X.source} has none"
+            )
+        shown["images"] = _inside(images, names)
+        if not os.path.exists(shown["images"][0]):
+            raise LabelNoiseError(
+                f"Expected the images of {X.source} in {images}, but there is no {names[0]}"
+            )
+    if texts is not None:
+        found, rows = _find_texts(texts, None), range(len(X.array))
+        if len(found) != len(rows) + len(X.failed) * X.numbered:
+            raise LabelNoiseError(
+                f"Expected a text for each of the {len(rows)} rows of {X.source}, but {texts} has "
+                f"{len(found)}"
+            )
+        shown["texts"] = [found[int(names[row]) if X.numbered else row] for row in rows]
+    return shown
 
 
 def suspects(

@@ -1,5 +1,6 @@
-"""Pictures of an estimate, as pages that need nothing but a browser."""
+"""The report of an estimate: its data, and the page that shows them."""
 
-from labelnoise.report.heatmap import Comparison, heatmap_page
+from labelnoise.report.data import Report, Truth
+from labelnoise.report.gather import report_of
 
-__all__ = ["Comparison", "heatmap_page"]
+__all__ = ["Report", "Truth", "report_of"]

@@ -1,0 +1,111 @@
+"""Draw the pictures of docs/images, from the very data of the pages. Needs matplotlib.
+
+python docs/pictures.py
+"""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from run_pages import DOCS, played
+
+IMAGES = DOCS / "images"
+COLOURS = ["#4477aa", "#ee8866", "#228833"]  # told apart by colour-blind readers, too
+INK = "#333333"
+SHOWN = 260  # examples in a picture
+FAILURES = ("holds", "overlap", "memorised", "copies", "dependence", "alike")
+
+
+def draw_failures() -> None:
+    """One picture for each estimate of the page on assumptions."""
+    estimates = []
+
+    def keep(namespace: dict) -> None:
+        est = namespace.get("est")
+        if est is not None and "video" not in namespace and est not in [e[-1] for e in estimates]:
+            estimates.append(tuple(namespace[name] for name in ("X", "clean", "labels", "est")))
+        namespace.pop("video", None)
+
+    played((DOCS / "assumptions.md").read_text(), after=keep)
+    for name, (X, clean, labels, est) in zip(FAILURES, estimates, strict=True):
+        figure, (places, truth, found) = plt.subplots(
+            1, 3, figsize=(9, 2.9), width_ratios=[1.35, 1, 1], layout="constrained"
+        )
+        _draw_places(places, X, clean, labels, est.classes_, copies=name == "copies")
+        counted = [[(labels[clean == i] == j).mean() for j in est.classes_] for i in est.classes_]
+        _draw_matrix(truth, np.array(counted), est.classes_, "true T")
+        _draw_matrix(found, est.transition_matrix_, est.classes_, "estimated T")
+        _save(figure, name)
+
+
+def draw_triple() -> None:
+    """An example, its two nearest neighbours, and the three labels they carry."""
+    rng = np.random.default_rng(7)
+    places = {"cats": (0.0, 0.0), "dogs": (3.4, 0.4), "foxes": (1.7, 2.6)}
+    X = np.array([*places.values()]).repeat(26, axis=0) + 0.52 * rng.standard_normal((78, 2))
+    distance = np.linalg.norm(X[:, None] - X, axis=2)
+    lonely = np.sort(distance, axis=1)[:, 2]
+    centre = 26 + int(np.where(X[26:52, 0] > 3.6, lonely[26:52], 0).argmax())
+    near = np.argsort(distance[centre])[:3]
+    near = near[np.argsort(-X[near, 1])]
+
+    figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+    for name, colour, group in zip(places, COLOURS, np.split(X, 3), strict=True):
+        axes.scatter(*group.T, s=26, color=colour, alpha=0.45, linewidths=0)
+        axes.text(places[name][0] - 1.4, places[name][1] + 0.9, name, fontsize=12, color=colour)
+    for row, label, height in zip(near, ("dog", "cat", "dog"), (1.5, 0.8, 0.1), strict=True):
+        axes.plot([X[row, 0], 5.4], [X[row, 1], height], color="#aaaaaa", linewidth=0.8, zorder=0)
+        axes.scatter(*X[row], s=60, color=COLOURS[1], edgecolors=INK, linewidths=1.4)
+        axes.text(5.5, height, f"labelled {label}", va="center", fontsize=12, color=INK)
+    model = r"$\sum_i\ p_i\ T_{i,dog}\ T_{i,dog}\ T_{i,cat}$"
+    axes.text(7.4, 1.1, "one triple, with probability", va="center", fontsize=12, color=INK)
+    axes.text(7.4, 0.45, model, va="center", fontsize=13, color=INK)
+    axes.set(xlim=(-1.7, 10.2), ylim=(-1.1, 3.9), aspect="equal")
+    axes.axis("off")
+    _save(figure, "triple")
+
+
+def _draw_places(axes, X, clean, labels, classes, copies: bool) -> None:
+    if copies:  # those that have one, each with its copy
+        rows = np.r_[: SHOWN // 3, 3000 : 3000 + SHOWN // 3, 1500 : 1500 + SHOWN // 3]
+        X = X + np.where(np.arange(len(X)) < 3000, 0.0, 0.12)[:, None]
+    else:
+        rows = np.random.default_rng(0).permutation(len(X))[:SHOWN]
+    for name, colour in zip(classes, COLOURS, strict=True):
+        mine, wrong = rows[clean[rows] == name], (labels != clean)
+        axes.scatter(*X[mine[~wrong[mine]], :2].T, s=14, color=colour, alpha=0.6, linewidths=0)
+        axes.scatter(*X[mine[wrong[mine]], :2].T, s=26, color=colour, marker="x", linewidths=1.6)
+        frame = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": colour}
+        at = np.median(X[clean == name, :2], axis=0)
+        axes.text(*at, name, ha="center", va="center", fontsize=10, color=INK, bbox=frame)
+    axes.set(xticks=[], yticks=[], aspect="equal")
+    axes.set_title("true classes; x: label is wrong", fontsize=10, color=INK)
+    axes.spines[:].set_color("#cccccc")
+
+
+def _draw_matrix(axes, T, classes, title: str) -> None:
+    shade = np.where(np.eye(len(T), dtype=bool), 0.12, 2 * T)  # errors are what to look at
+    axes.imshow(shade, cmap="Oranges", vmin=0, vmax=1.4)
+    for (i, j), share in np.ndenumerate(T):
+        weight = "bold" if i == j else "normal"
+        axes.text(j, i, f"{100 * share:.0f}", ha="center", va="center", color=INK, weight=weight)
+    axes.set_xticks(range(len(T)), classes, color=INK)
+    axes.set_yticks(range(len(T)), classes, color=INK)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{title}, percent", fontsize=10, color=INK)
+    axes.set_xlabel("label", color=INK)
+    axes.set_ylabel("true class", color=INK)
+
+
+def _save(figure, name: str) -> None:
+    figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    mpl.use("Agg")
+    # The same file each time: no date, no random names.
+    mpl.rcParams.update({"svg.hashsalt": "labelnoise", "savefig.facecolor": "white"})
+    IMAGES.mkdir(exist_ok=True)
+    draw_failures()
+    draw_triple()

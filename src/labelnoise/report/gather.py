@@ -1,0 +1,194 @@
+"""From a fitted estimator to the data of its report."""
+
+from __future__ import annotations
+
+import base64
+import io
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+import labelnoise
+from labelnoise.encoders import _module
+from labelnoise.hoc import _quick_interval
+from labelnoise.report.data import (
+    Report,
+    Suspect,
+    SuspectList,
+    Truth,
+    Variation,
+    off_diagonal,
+)
+
+if TYPE_CHECKING:
+    from labelnoise.cleaning import Suspects
+    from labelnoise.local import LocalHOC
+
+_IMAGES_EXTRA = '"labelnoise[images]"'
+_MOST_SUSPECTS = 300
+_MOST_CHARACTERS = 400  # of a text
+_THUMBNAIL = 96  # pixels
+_SHARP = 32  # pixels, up to which a picture is kept as it is
+_NOTABLE = 0.25  # relative difference of two noise rates that calls for a word
+
+
+def report_of(
+    est: Any,
+    *,
+    suspects: Suspects | None = None,
+    names: Sequence[str] | None = None,
+    images: Sequence[Any] | np.ndarray | None = None,
+    texts: Sequence[Any] | np.ndarray | None = None,
+    truth: Truth | None = None,
+    how: Mapping[str, str] | None = None,
+) -> Report:
+    """Gather what there is to say of a fitted estimator.
+
+    Parameters
+    ----------
+    est : HOC, LocalHOC, GroupHOC or AnnotatorHOC
+    suspects : Suspects, optional
+        Labels to list, from ``est.suspects()``.
+    names, images, texts : sequences of length N, optional
+        Names of the examples that `est` was fitted to, files or arrays of their images, their
+        texts: to be shown with the suspects.
+    truth : Truth, optional
+        Where it is known.
+    how : mapping, optional
+        More to say on how it was computed, {"Data": "digits.csv"}.
+    """
+    check_is_fitted(est)
+    overall = getattr(est, "global_", est)
+    classes, n, counts = overall.classes_, None, _label_counts(overall)
+    if counts is not None:
+        n = round(counts.sum())
+    return Report(
+        classes=_words(classes),
+        transition_matrix=overall.transition_matrix_,
+        class_prior=overall.class_prior_,
+        noise_rate=overall.noise_rate_,
+        findings=tuple(overall.diagnostics_),
+        interval=_quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
+        n_examples=n,
+        label_shares=None if counts is None else counts / counts.sum(),
+        agreement=getattr(overall, "agreement_", None),
+        variation=_variation(est),
+        suspects=None
+        if suspects is None
+        else _list(suspects, overall.noise_rate_, names, images, texts),
+        truth=truth,
+        how=_how(est) | dict(how or {}),
+    )
+
+
+def local_spread(est: LocalHOC) -> tuple[str, ...]:
+    """How much the matrices of neighbourhoods differ, in a few sentences."""
+    T, names = est.transition_matrices_, est.classes_
+    low, middle, high = np.quantile(_local_rates(est), [0.1, 0.5, 0.9])
+    lines = [
+        f"In {len(T)} neighbourhoods of {est.local_size} examples, {low:.1%} to {high:.1%} of the "
+        f"labels are wrong (in the middle eight tenths; median {middle:.1%})."
+    ]
+    lowest, highest = np.quantile(T, [0.1, 0.9], axis=0)
+    apart = off_diagonal(highest - lowest)
+    for place in np.argsort(-apart, axis=None)[:3]:
+        i, j = divmod(int(place), len(names))
+        share = f"{lowest[i, j]:.1%} to {highest[i, j]:.1%}"
+        lines.append(f"{share} of true {names[i]} are labelled {names[j]}")
+    return tuple(lines)
+
+
+def _local_rates(est: LocalHOC) -> np.ndarray:
+    return np.asarray(1 - np.einsum("li,lii->l", est.class_priors_, est.transition_matrices_))
+
+
+def _variation(est: Any) -> Variation | None:
+    if hasattr(est, "groups_"):
+        sentences = [line.strip() for line in str(est.differences()).splitlines()]
+        names, sizes = est.groups_, np.bincount(est.assignment_, minlength=len(est.groups_))
+        return Variation("group", _words(names), est.noise_rates_, sizes, tuple(sentences))
+    if hasattr(est, "annotators_"):
+        return Variation("annotator", _words(est.annotators_), est.noise_rates_, None, ())
+    if hasattr(est, "members_"):
+        sizes = np.full(len(est.members_), est.members_.shape[1])
+        return Variation("neighbourhood", (), _local_rates(est), sizes, local_spread(est))
+    return None
+
+
+def _words(names: np.ndarray) -> tuple[str, ...]:
+    return tuple(str(name) for name in names)
+
+
+def _label_counts(est: Any) -> np.ndarray | None:
+    """(K,) how many examples have each label; None of a loaded estimate."""
+    if getattr(est, "_data", None):
+        labels = est._data["labels"]
+        return np.bincount(labels[labels >= 0], minlength=len(est.classes_))
+    return est.consensus_.label_counts() if hasattr(est, "consensus_") else None
+
+
+def _list(found: Suspects, noise_rate: float, names: Any, images: Any, texts: Any) -> SuspectList:
+    rows = []
+    for number in range(min(len(found), _MOST_SUSPECTS)):
+        row = int(found.index[number])
+        rows.append(
+            Suspect(
+                row,
+                str(found.given[number]),
+                str(found.suggested[number]),
+                float(found.probability[number]),
+                None if names is None else str(names[row]),
+                None if texts is None else _shortened(str(texts[row])),
+                None if images is None else _thumbnail(images[row]),
+            )
+        )
+    share = found.expected_errors / max(found.n_labels, 1)
+    note = f"By features and labels, {share:.1%} of {found.n_labels:,} labels are wrong."
+    if abs(noise_rate - share) > _NOTABLE * share:
+        note += f" (The {noise_rate:.1%} above follow from the labels of neighbours alone.)"
+    return SuspectList(tuple(rows), len(found), note)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
+
+
+def _thumbnail(image: Any) -> str | None:
+    """A small picture as a data URI; None of a file that cannot be read as one."""
+    Image, ImageOps = (_module(f"PIL.{name}", _IMAGES_EXTRA) for name in ("Image", "ImageOps"))
+    try:
+        with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as full:
+            picture = ImageOps.exif_transpose(full).convert("RGB")
+    except (OSError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
+        return None
+    kind = "png" if max(picture.size) <= _SHARP else "jpeg"
+    picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    file = io.BytesIO()
+    picture.save(file, kind)
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _how(est: Any) -> dict[str, str]:
+    defaults = type(est)().get_params()
+    changed = [
+        f"{name}={_shortened(repr(value))}"
+        for name, value in est.get_params().items()
+        if repr(value) != repr(defaults[name])
+    ]
+    packages = [f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn")]
+    return {
+        "Estimator": f"{type(est).__name__}({', '.join(changed)})",
+        "Made by": ", ".join(
+            [
+                f"labelnoise {labelnoise.__version__}",
+                f"Python {platform.python_version()}",
+                *packages,
+            ]
+        ),
+        "Made on": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    }

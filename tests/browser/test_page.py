@@ -1,0 +1,221 @@
+"""The page works in Debian's chromium: no errors, no requests, and all that moves does."""
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+from playwright.sync_api import sync_playwright
+
+from labelnoise.report.data import Suspect, SuspectList
+from tests.conftest import symmetric_matrix
+from tests.test_report import HOSTILE, sample
+
+# The worst contrast of text with what is behind it, over all cells and legends.
+CONTRAST = """() => {
+  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const card = parse(getComputedStyle(document.querySelector("section")).backgroundColor);
+  const contrasts = [...document.querySelectorAll(".map tbody td, .legend i")].map((cell) => {
+    const style = getComputedStyle(cell);
+    const [r, g, b, alpha = 1] = parse(style.backgroundColor);
+    const mixed = [r, g, b].map((c, i) => alpha * c + (1 - alpha) * card[i]);
+    const pair = [light(mixed), light(parse(style.color))].sort((a, b) => a - b);
+    return (pair[1] + 0.05) / (pair[0] + 0.05);
+  });
+  return Math.min(...contrasts);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium, which these tests are for: without it they fail."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.fail("Expected chromium, but there is none: apt-get install chromium")
+    with sync_playwright() as playwright:
+        # Without its sandbox, as root in a container has none.
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a report; whatever it logs or asks the network for fails the test."""
+    contexts, problems = [], []
+
+    def show(report, width=1280, **how):
+        report.save(tmp_path / "report.html")
+        context = browser.new_context(viewport={"width": width, "height": 800}, **how)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
+        page.goto((tmp_path / "report.html").as_uri())
+        page.on("request", lambda request: problems.append(request.url))
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def hostile():
+    """A report in which every name is out to do harm."""
+    K = len(HOSTILE)
+    rows = tuple(Suspect(i, name, name, 0.9, name, name, None) for i, name in enumerate(HOSTILE))
+    found = SuspectList(rows, K, HOSTILE[0])
+    return sample(HOSTILE, symmetric_matrix(K, 0.2), suspects=found)
+
+
+def many():
+    """A hundred classes."""
+    return sample(tuple(f"class number {i}" for i in range(100)), symmetric_matrix(100, 0.3))
+
+
+@pytest.mark.parametrize("make", [sample, hostile, many])
+@pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_and_is_legible(show, make, width, scheme):
+    """No sideways scrolling of the page, and text of AA contrast on every colour."""
+    page = show(make(), width, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate(CONTRAST) >= 4.5
+
+
+def test_pointing_at_a_cell_says_what_it_means(show):
+    """The sentence has share, interval, names in the right order, and the truth."""
+    page = show(sample())
+    page.hover("table[data-view=Estimate] tbody tr:nth-child(2) td:nth-child(4)")
+    sentence = page.inner_text("#readout").replace("\u2068", "").replace("\u2069", "")
+    assert sentence == "25.0% (22.5% to 30.0%) of true dog are labelled eel. The truth is 0.0%."
+    assert page.locator("th.at:visible").all_inner_texts() == ["eel", "dog"]
+
+
+def test_tapping_a_cell_on_a_phone(show):
+    """A tap does what pointing does."""
+    page = show(sample(), 375, has_touch=True, is_mobile=True)
+    page.tap("table[data-view=Estimate] tbody tr:nth-child(1) td:nth-child(3)")
+    assert "6.1%" in page.inner_text("#readout")
+
+
+def test_arrow_keys_move_through_the_matrix(show):
+    """One cell can be tabbed to; arrows, Home and End go on from there, and stop at the edges."""
+    page = show(sample())
+    assert page.locator(".map:visible td[tabindex='0']").count() == 1
+    page.focus(".map:visible td[tabindex='0']")
+    for key, expected in (
+        ("ArrowUp", "rightly labelled \u2068cat"),
+        ("ArrowRight", "\u2068cat\u2069 are labelled \u2068dog"),
+        ("ArrowDown", "rightly labelled \u2068dog"),
+        ("Home", "\u2068dog\u2069 are labelled \u2068cat"),
+        ("Control+End", "rightly labelled \u2068eel"),
+        ("ArrowRight", "rightly labelled \u2068eel"),
+    ):
+        page.keyboard.press(key)
+        assert expected in page.inner_text("#readout")
+
+
+def test_orders_move_rows_and_columns_together(show):
+    """The diagonal stays one, and sentences stay those of their cells."""
+    page = show(sample())
+    page.select_option("#order", "noisiest first")
+    assert page.locator(".map:visible tbody th").all_inner_texts() == ["dog", "eel", "cat"]
+    assert page.locator(".map:visible thead th").all_inner_texts() == ["dog", "eel", "cat"]
+    first = page.locator(".map:visible tbody tr").first.locator("td").all_inner_texts()
+    assert first == ["75", "25", "0"]
+    page.hover(".map:visible tbody tr:nth-child(1) td:nth-child(3)")
+    assert "\u2068dog\u2069 are labelled \u2068eel" in page.inner_text("#readout")
+
+
+def test_views_of_estimate_truth_and_difference(show):
+    """One matrix is shown at a time."""
+    page = show(sample())
+    for view, corner in (("Truth", "100"), ("Estimate \N{MINUS SIGN} truth", "\N{MINUS SIGN}8.8")):
+        page.check(f"input[value='{view}']")
+        assert page.locator(".map:visible tbody td").first.inner_text() == corner
+        assert page.locator(".map:visible").count() == 1
+
+
+def test_tables_sort_by_their_heads(show):
+    """Numbers the largest first, and the other way round at the second click."""
+    page = show(sample())
+    head = page.locator("#classes-table th", has_text="of true ones")
+    for order in ("descending", "ascending"):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == order
+        cells = page.locator("#classes-table tbody td:nth-child(2)")
+        values = cells.evaluate_all("cells => cells.map((cell) => Number(cell.dataset.value))")
+        assert values == sorted(values, reverse=order == "descending")
+
+
+def test_suspects_are_searched_filtered_and_exported(show, tmp_path):
+    """The file has the rows that are shown, under the names of the command line's."""
+    page = show(sample())
+    assert page.inner_text("#count") == "30 of 30 shown"
+    page.select_option("#given", "dog")
+    assert page.inner_text("#count") == "10 of 30 shown"
+    page.fill("#search", "13.PNG")
+    assert page.inner_text("#count") == "1 of 30 shown"
+    with page.expect_download() as download:
+        page.click("#export")
+    assert download.value.suggested_filename == "suspects.csv"
+    download.value.save_as(tmp_path / "s.csv")
+    with open(tmp_path / "s.csv", newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["row", "name", "given label", "suggested label", "probability wrong"],
+        ["13", "13.png", "dog", "eel", "0.8700"],
+    ]
+
+
+def test_hostile_names_do_nothing(show):
+    """Every name is shown as it is, and in the exported file none is a formula."""
+    page = show(hostile())
+    assert page.locator("#given option").all_inner_texts() == ["all", *HOSTILE]
+    for number, name in enumerate(HOSTILE):
+        page.select_option("#given", index=number + 1)
+        page.fill("#search", name)
+        assert page.inner_text("#count") == f"1 of {len(HOSTILE)} shown"
+        page.hover(f".map:visible tbody tr:nth-child({number + 1}) td:nth-child(2)")
+        assert f"\u2068{name[:39]}" in page.inner_text("#readout")
+        with page.expect_download() as download:
+            page.click("#export")
+        with open(download.value.path(), newline="", encoding="utf-8-sig") as file:
+            given = next(csv.DictReader(file))["given label"]
+        assert given == (f"'{name}" if name.startswith("=") else name)
+
+
+def test_snippets_are_copied(show):
+    """The button puts the code on the clipboard."""
+    page = show(sample(), permissions=["clipboard-read"])
+    page.locator(".copy").first.click()
+    assert page.locator(".copy").first.inner_text() == "Copied"
+    assert "ForwardLoss(est.transition_matrix_)" in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_notebooks_show_the_report_in_a_frame(browser):
+    """The page works inside another one."""
+    page = browser.new_page()
+    page.set_content(sample()._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator(".map:visible tbody td").first.hover()
+    assert "91.2%" in frame.locator("#readout").inner_text()
+    page.close()
+
+
+def test_without_script_and_in_print_all_is_there(show):
+    """Controls that would do nothing are hidden; in print no table is cut."""
+    page = show(sample(), java_script_enabled=False)
+    assert page.locator(".controls:visible").count() == 0
+    assert page.locator(".map:visible").count() == 3
+    page = show(sample(), reduced_motion="reduce")
+    page.emulate_media(media="print")
+    assert page.locator(".controls:visible, nav:visible, #readout:visible").count() == 0
+    heights = "[...document.querySelectorAll('.tall')].map((e) => e.scrollHeight - e.clientHeight)"
+    assert np.max(page.evaluate(heights)) <= 1

@@ -1,0 +1,83 @@
+"""The pictures show the numbers of the estimate."""
+
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from labelnoise import HOC, LabelNoiseError
+from labelnoise.noise import symmetric
+from labelnoise.plots import plot_agreement, plot_matrix, plot_noise_by_class, plot_prior
+from labelnoise.report.data import short_percent
+from tests.conftest import clusters
+
+mpl.use("Agg")
+from matplotlib import pyplot
+
+
+@pytest.fixture(scope="module")
+def est():
+    """An estimate with classes whose names would be formulas or markup."""
+    X, y = clusters(3, 600, seed=0)
+    names = np.array(["$x_", "b", "c"])
+    est = HOC(classes=names).fit(X, names[symmetric(y, 0.2, random_state=0).labels])
+    est.diagnose()
+    return est
+
+
+@pytest.fixture
+def ax():
+    """Axes that are closed again."""
+    figure, ax = pyplot.subplots()
+    yield ax
+    figure.canvas.draw()  # whatever cannot be drawn fails here
+    pyplot.close("all")
+
+
+def test_matrix(est, ax):
+    """T[i, j] is in row i, column j, and the rows are named."""
+    assert est.plot(ax) is ax
+    texts = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in ax.texts}
+    assert texts[0, 2] == short_percent(est.transition_matrix_[0, 2])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["$x_", "b", "c"]
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("true class", "label")
+    wrong, right = (image.get_array() for image in ax.images)
+    assert wrong.mask.diagonal().all()
+    np.testing.assert_array_equal(right.compressed(), np.diag(est.transition_matrix_))
+
+
+def test_noise_by_class(est, ax):
+    """Bars are 1 - T[i, i], and their error bars the intervals."""
+    plot_noise_by_class(est, ax)
+    bars = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(bars, 1 - np.diag(est.transition_matrix_))
+    ends = [path.vertices[:, 0] for path in ax.collections[0].get_paths()]
+    expected = 1 - np.einsum("eii->ie", est.confidence_interval().transition_matrix)[:, ::-1]
+    np.testing.assert_allclose(ends, expected)
+
+
+def test_prior(est, ax):
+    """Shares of the labels come first, then those of the true classes."""
+    plot_prior(est, ax)
+    labels, true = np.array([bar.get_width() for bar in ax.patches]).reshape(2, 3)
+    np.testing.assert_allclose(labels, est.consensus_.c1)
+    np.testing.assert_allclose(true, est.class_prior_)
+
+
+def test_agreement(est, ax):
+    """Agreement by rank, where it was looked at."""
+    plot_agreement(est, ax)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), est.agreement_.by_rank)
+    plain = HOC().fit_consensus(est.consensus_)
+    with pytest.raises(LabelNoiseError, match=r"call est\.diagnose\(\)"):
+        plot_agreement(plain, ax)
+
+
+def test_new_axes_and_no_matplotlib(est, monkeypatch):
+    """Without axes there are new ones; without matplotlib, the command that brings it."""
+    assert plot_matrix(est).figure is not plot_matrix(est).figure
+    pyplot.close("all")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(LabelNoiseError, match=r'pip install "labelnoise\[plots\]"'):
+        est.plot()
