@@ -37,10 +37,15 @@ from labelnoise.solvers import SOLVERS, solve
 if TYPE_CHECKING:
     from labelnoise.assumptions import NeighborAgreement
     from labelnoise.cleaning import CleanModel, Suspects
+    from labelnoise.refinement import Refinement
 
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
+SCALES = (2, 6, 18, 50)  # so many nearest neighbours vote when T is refined
+LARGEST = 50_000_000  # examples times classes, for T to be refined
+LEAST_EXAMPLES = 10  # for each class, on average
+
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
@@ -52,10 +57,17 @@ class HOC(Estimator):
 
     Near neighbours mostly share their true class, so the labels that an example and its two
     nearest neighbours carry are three looks at one class. HOC (High-Order Consensus) counts
-    which triples of labels occur and finds the one T that explains them.
+    which triples of labels occur and finds the one T that explains them. What the features tell of
+    the classes then refines it, as neighbours that differ in class look like noise.
 
     Parameters
     ----------
+    refine : bool, default=True
+        Refine the T of the triples by a model of the clean class, as `labelnoise.refinement` says.
+        Not for features of a network that was trained on these very labels: they foretell its
+        errors, which the model then takes for classes. It needs X, "likelihood", ten examples for
+        each class, and at most 50 million examples times classes; without these, and with `soft`,
+        `n_rounds`, `neighbors` or `center_weight`, T is that of the triples.
     solver : {"likelihood", "moments", "paper"}, default="likelihood"
         How T is found from the triples. See `labelnoise.solvers.solve`.
     n_neighbors : int, default=2
@@ -93,6 +105,8 @@ class HOC(Estimator):
         P(clean, label).
     inverse_transition_matrix_ : array of shape (K, K)
         P(clean | label), rows are labels.
+    triples_transition_matrix_ : array of shape (K, K)
+        T that explains the triples: with refine=False the same as `transition_matrix_`.
     soft_matrix_ : array of shape (K, K) or None
         With `soft`: ``S[i, j]``, the chance that a neighbour of a true i is a true j.
     diagnostics_ : Diagnostics
@@ -108,8 +122,8 @@ class HOC(Estimator):
     each row's maximum on its diagonal, T is unique (Theorem 1 of Zhu, Song and Liu,
     "Clusterability as an Alternative to Anchor Points When Learning with Noisy Labels", 2021).
 
-    Not for representations in which neighbours often differ in their true class: T then shows
-    that confusion as noise, and no solver can tell. Not for copies whose labels were copied too.
+    With refine=False not for representations in which neighbours often differ in their true class:
+    T then shows that confusion as noise. Not for copies whose labels were copied too.
 
     Examples
     --------
@@ -129,16 +143,19 @@ class HOC(Estimator):
         "classes": Stored("K", "names"),
         "class_prior": Stored("K"),
         "transition_matrix": Stored("KK"),
+        "triples_transition_matrix": Stored("KK"),
         "soft_matrix": Stored("KK", optional=True),
     }
     _counted: dict[str, Any]  # what `intervals.confidence_interval` asks for
     _data: dict[str, Any]  # X, labels, neighbors, row numbers; and a model, once it is asked for
+    _refinement: Refinement | None = None
     _saved_interval: ConfidenceInterval | None = None
     agreement_: NeighborAgreement | None = None
 
     def __init__(
         self,
         *,
+        refine: bool = True,
         solver: str = "likelihood",
         n_neighbors: int = 2,
         metric: str = "cosine",
@@ -149,6 +166,7 @@ class HOC(Estimator):
         unlabeled: Any = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
+        self.refine = refine
         self.solver = solver
         self.n_neighbors = n_neighbors
         self.metric = metric
@@ -165,7 +183,8 @@ class HOC(Estimator):
 
         As in the paper's public code, neighbours are found inside each sample.
         """
-        return cls(solver="paper", n_rounds=n_rounds, sample_size=sample_size, **settings)
+        paper: dict[str, Any] = {"refine": False, "solver": "paper", "n_rounds": n_rounds}
+        return cls(**paper, sample_size=sample_size, **settings)
 
     def fit(
         self,
@@ -196,7 +215,7 @@ class HOC(Estimator):
             How much each example counts as the centre of a triple. 0: only as a neighbour.
         progress : callable, optional
             Called as ``progress(stage, done, total)``; the stages are "neighbors" (or
-            "counting", with `n_rounds`) and "solving".
+            "counting", with `n_rounds`), "solving" and "refining".
 
         Returns
         -------
@@ -218,6 +237,7 @@ class HOC(Estimator):
         labels = labels[rows]
         X = X if len(rows) == n else X[rows]
 
+        refining = self._can_refine(X, labels, K, neighbors, center_weight)
         if self.n_rounds is not None:
             indices = None
             consensus = Consensus.from_rounds(
@@ -232,14 +252,20 @@ class HOC(Estimator):
             )
         else:
             source = None if source is None else source[rows]
-            k, searching = self.n_neighbors, stage("neighbors")
-            indices = self._neighbors(X, labels, neighbors, source, k, searching).indices
+            k = self.n_neighbors
+            if refining:
+                own = 1 if source is None else int(np.bincount(source).max())
+                k = max(k, min(SCALES[-1], len(labels) - own))
+            nearby = self._neighbors(X, labels, neighbors, source, k, stage("neighbors")).indices
+            indices = nearby[:, : self.n_neighbors]
             weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
             consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
         solving = stage("solving")
         if solving:
             solving(0, 1)
         self._solve(consensus, classes, notes, labels, indices)
+        if solving:
+            solving(1, 1)
         if indices is not None:
             self._counted = {"labels": labels, "neighbors": indices, "center_weight": weight}
         self._data = {
@@ -249,8 +275,8 @@ class HOC(Estimator):
             "sources": source,
             "rows": rows,
         }
-        if solving:
-            solving(1, 1)
+        if refining:
+            self._refine(X, labels, nearby, source, stage("refining"))
         warn_of(self.diagnostics_)
         return self
 
@@ -274,6 +300,22 @@ class HOC(Estimator):
         self._solve(consensus, classes, [])
         warn_of(self.diagnostics_)
         return self
+
+    def _can_refine(
+        self, X: Any, labels: np.ndarray, K: int, neighbors: Any, center_weight: Any
+    ) -> bool:
+        return bool(
+            self.refine
+            and X is not None
+            and neighbors is None
+            and center_weight is None
+            and self.solver == "likelihood"
+            and self.soft is None
+            and self.n_rounds is None
+            and K > 1
+            and len(np.unique(labels)) == K
+            and LEAST_EXAMPLES * K <= len(X) <= LARGEST / K
+        )
 
     def _check_settings(self) -> None:
         expect_one_of("solver", self.solver, SOLVERS)
@@ -325,11 +367,31 @@ class HOC(Estimator):
             fit = [check_fit(consensus, solution, self.solver, overlap, classes)]
         self.classes_, self.consensus_ = classes, consensus
         self._counted, self._data, self.agreement_ = {}, {}, None
-        self.transition_matrix_ = solution.transition_matrix
+        self._refinement = None
+        self.transition_matrix_ = self.triples_transition_matrix_ = solution.transition_matrix
         self.class_prior_ = solution.class_prior
         self.diagnostics_ = Diagnostics(
             (*check_solution(consensus, solution, classes), *fit, *notes)
         )
+
+    def _refine(
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        neighbors: np.ndarray,
+        sources: np.ndarray | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        from labelnoise.refinement import refine
+
+        T, p = self.transition_matrix_, self.class_prior_
+        if (np.diag(T) < T.max(axis=1)).any():  # the model has the maxima on the diagonal
+            return
+        found = refine(X, labels, neighbors, T, p, sources=sources, progress=progress)
+        self._refinement = found
+        self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
+        findings = [*map(found.allow_for, self.diagnostics_), found.finding()]
+        self.diagnostics_ = Diagnostics(tuple(findings))
 
     def confidence_interval(
         self,
@@ -341,18 +403,20 @@ class HOC(Estimator):
     ) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
 
-        They say what chance does to the estimate, and hold if neighbours share their class. Where
-        they do not, the bias is larger than the interval, which says so (its `caveat`) if
-        `diagnostics_` has signs of it; `diagnose` looks for more of them. After
-        `fit_consensus` triples are taken to share no examples, which narrows the intervals if
-        they do.
+        They say what chance does to the estimate. Those of the triples' T hold if neighbours share
+        their class. Where they do not, the bias is larger than the interval, which says so (its
+        `caveat`) if `diagnostics_` has signs of it; `diagnose` looks for more of them. Those of a
+        refined T hold if noise depends on the class alone; where it does not, they reach over the
+        intervals of both estimates that T was taken from. After `fit_consensus` triples are taken
+        to share no examples, which narrows the intervals if they do.
 
         Parameters
         ----------
         level : float, default=0.95
             Chance to cover the true value.
         method : {"sandwich", "bootstrap"}, default="sandwich"
-            A formula, for up to about 100 classes, or estimates from labels drawn anew.
+            A formula, for up to about 100 classes (50 if T was refined), or estimates from labels
+            drawn anew (for the triples' T only).
         n_bootstrap, random_state
             For "bootstrap".
 
@@ -378,16 +442,26 @@ class HOC(Estimator):
                 f"Expected solver='likelihood' without soft and n_rounds, whose errors are known, "
                 f"but solver = {self.solver!r}, soft = {self.soft!r}, n_rounds = {self.n_rounds}"
             )
+        refined = self._refinement
+        if refined is not None and method != "sandwich":
+            raise LabelNoiseError(
+                f"Expected method='sandwich' for a refined T, but method = {method!r}: use "
+                f"refine=False"
+            )
+        if refined is not None and refined.share == 0:
+            return refined.interval(level)
         interval = confidence_interval(
             self.consensus_,
-            self.transition_matrix_,
-            self.class_prior_,
+            self.triples_transition_matrix_,
+            self.class_prior_ if refined is None else refined.prior_of_triples,
             level=level,
             method=method,
             n_bootstrap=n_bootstrap,
             random_state=random_state,
             **self._counted,
         )
+        if refined is not None:
+            return refined.interval(level, interval)
         signs = [
             found.name
             for found in self.diagnostics_
@@ -421,7 +495,7 @@ class HOC(Estimator):
                 f"Expected an estimate that was fitted to more than {N_NEIGHBORS} representations, "
                 f"but it was loaded, or fitted to neighbours or counted triples"
             )
-        T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
+        T, p, classes = self.triples_transition_matrix_, self.class_prior_, self.classes_
         X, labels, sources = data["X"], data["labels"], data["sources"]
         if data["neighbors"] is not None:  # then unlabelled examples and zero vectors are in it
             rows, _ = self._usable_rows(X, labels, None, N_NEIGHBORS)
@@ -437,6 +511,9 @@ class HOC(Estimator):
             sources=sources,
             progress=_stages(progress)("looking closer"),
         )
+        T = self.transition_matrix_
+        if self._refinement is not None:
+            assumed = tuple(map(self._refinement.allow_for, assumed))
         found = [*assumed, check_guarantee(T, p, classes)]
         interval = _quick_interval(self)
         if interval is not None:
@@ -498,8 +575,8 @@ class HOC(Estimator):
         -------
         Suspects
             As many as are expected to be wrong, less those verified. Print it, or take its
-            `columns()`. The expected number follows from the features, too, and so differs from
-            `noise_rate_`, which takes the overlap of classes for noise.
+            `columns()`. Their expected number is found by another model than `noise_rate_`, and
+            differs a little.
 
         Examples
         --------
@@ -551,7 +628,7 @@ class HOC(Estimator):
             self._data["model"] = fit_clean_model(
                 X,
                 self._data["labels"],
-                self.transition_matrix_,
+                self.triples_transition_matrix_,
                 neighbors=neighbors if X is None else None,
                 metric=self.metric,
             )
@@ -614,6 +691,7 @@ class ManyMatrices(Estimator):
         is_centre: np.ndarray | None = None,
     ) -> HOC:
         est = HOC(
+            refine=False,
             n_neighbors=indices.shape[1],
             metric=self.metric,
             classes=self.classes,
@@ -659,16 +737,17 @@ def _summary(est: HOC) -> str:
     K = len(classes)
     interval = _quick_interval(est)
     triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
+    refined = "refined" in {finding.name for finding in est.diagnostics_}
     lines = [
         f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
-        f"{triples}in {K} classes."
+        f"{triples}in {K} classes{', and from the features' if refined else ''}."
     ]
     if interval is not None:
         low, high = interval.noise_rate
-        lines.append(
-            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, if neighbours share "
-            f"their true class)."
-        )
+        condition = "if neighbours share their true class"
+        if refined:
+            condition = "of two estimates" if interval.caveat else "if noise depends on class alone"
+        lines.append(f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {condition}).")
         if interval.caveat:
             lines.append(f"WARNING  {interval.caveat.capitalize()}.")
     confusions = est.joint_ - np.diag(np.diag(est.joint_))

@@ -33,6 +33,11 @@ _MANY_CLASSES = 100  # with so many, anchor points are the plain maxima
 _CLOTHING_ESTIMATES = 5
 
 
+def _triples_alone() -> HOC:
+    """Not refined: representations were learnt from the noisy labels."""
+    return HOC(refine=False)
+
+
 @dataclass
 class Method:
     """A way to learn from noisy labels; `fit` says which trainings it takes."""
@@ -242,7 +247,7 @@ class _SmallLoss(Method):
         """Share of wrong labels."""
         if self.noise_rate is not None:
             return self.noise_rate
-        return HOC().fit(run.first_representations(), run.data.labels).noise_rate_
+        return _triples_alone().fit(run.first_representations(), run.data.labels).noise_rate_
 
 
 @dataclass
@@ -345,7 +350,7 @@ class HOCGlobal(Method):
     """
 
     name = "hoc-global"
-    estimator: HOC = field(default_factory=HOC)
+    estimator: HOC = field(default_factory=_triples_alone)
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Stage 1, then the final training with the T of its representations."""

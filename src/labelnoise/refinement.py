@@ -1,0 +1,464 @@
+"""T from all that the features say, beside what triples of labels say.
+
+Triples take the overlap of classes for noise. A model of the clean class takes noise that features
+foretell for overlap. Where noise depends on the class alone, the model is right; where labels are
+wrong on hard examples, or in some regions, the truth lies between the two, and how strongly noise
+depends on how clear an example is tells which case it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit, softmax
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from labelnoise._errors import LabelNoiseError
+from labelnoise.diagnostics import Finding
+from labelnoise.hoc import SCALES
+from labelnoise.intervals import ConfidenceInterval
+from labelnoise.linear import _fit_softmax, _standardised
+
+_FOLDS = 3
+_C = 0.03  # of the linear model, as in `noisy_posteriors`
+_UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
+_VOTES_BEFORE = 0.1  # a vote for each class before neighbours are counted
+_COMMON_PRECISION = 0.02  # of slopes a priori
+_OWN_PRECISION = 3.0  # of a class's slope around the common one
+_ROWS = 4096  # in a block
+_LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
+_SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
+_LARGE = (0.15, 0.35)  # second; and so does the size of b
+_SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
+_LEAST_LIKENESS = 1e-4
+_MOST_INTERVAL_PARAMETERS = 3000
+_DRAWS = 500
+_AT_BOUND = 1e-3
+_NEAR = 0.02  # noise rates, for it not to matter which is right
+_LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
+_OF_TRIPLES = ("fit", "ranks", "distance", "feasible")  # findings about neighbours' classes
+
+
+@dataclass(frozen=True, eq=False)
+class Refinement:
+    """An estimate from features and triples, and what it was made of."""
+
+    transition_matrix: np.ndarray
+    """(K, K) ``(1 - share) * of_features + share * of_triples``."""
+    class_prior: np.ndarray
+    """(K,) mixed likewise: of all examples, not of a part."""
+    of_features: np.ndarray
+    """(K, K) T of the model of the clean class."""
+    prior_of_features: np.ndarray
+    of_triples: np.ndarray
+    """(K, K) T that explains the triples."""
+    prior_of_triples: np.ndarray
+    labels: np.ndarray
+    """(K,) share of each label."""
+    n: int
+    share: float
+    """Of the triples' T in the result."""
+    dependence: float
+    """Logarithm of the odds of a wrong label at the least clear example over the clearest."""
+    attraction: float
+    """Power of a class's clean probability at an example in the odds of its label, if wrong."""
+    evidence: float
+    """Log-likelihood that is gained by both."""
+    draws: np.ndarray | None
+    """(draws, K, K) values of `of_features` that the data allow; None for very many classes."""
+
+    def interval(
+        self, level: float, of_triples: ConfidenceInterval | None = None
+    ) -> ConfidenceInterval:
+        """Intervals of the features' T; with those of the triples', such that both are within."""
+        if not 0 < level < 1:
+            raise LabelNoiseError(f"Expected 0 < level < 1, but level = {level}")
+        if self.draws is None:
+            raise LabelNoiseError(
+                f"Expected about 50 classes at most for intervals of a refined T, but there are "
+                f"{len(self.labels)}: use refine=False"
+            )
+        T, rng = self.draws, np.random.default_rng(0)
+        labels = rng.multinomial(self.n, self.labels, len(T)) / self.n
+        prior = np.linalg.solve(T.transpose(0, 2, 1), labels[:, :, None])[:, :, 0].clip(0)
+        prior /= prior.sum(axis=1, keepdims=True)
+        rate = 1 - (prior * np.diagonal(T, axis1=1, axis2=2)).sum(axis=1)
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        ends = [np.quantile(values, tails, axis=0) for values in (T, prior, rate)]
+        if of_triples is not None:
+            others = of_triples.transition_matrix, of_triples.class_prior, of_triples.noise_rate
+            ends = [
+                np.stack([np.minimum(mine[0], other[0]), np.maximum(mine[1], other[1])])
+                for mine, other in zip(ends, others, strict=True)
+            ]
+        boundary = self.of_features < _AT_BOUND
+        caveat = "" if of_triples is None else "it reaches over two estimates: see refined"
+        of_T, of_prior, of_rate = ends
+        return ConfidenceInterval(level, of_T, of_prior, of_rate, "information", boundary, caveat)
+
+    def finding(self) -> Finding:
+        """Say which case was found."""
+        low, high = (
+            1 - float(p @ np.diag(T))
+            for T, p in (
+                (self.of_features, self.prior_of_features),
+                (self.of_triples, self.prior_of_triples),
+            )
+        )
+        factor = np.exp(abs(self.dependence))
+        where = "is hard to tell" if self.dependence > 0 else "is foretold well"
+        sentence = (
+            f"Noise does not seem to depend on how clear an example is, so the features tell "
+            f"noise ({low:.1%}) from classes that overlap (triples alone show {high:.1%})."
+            if self.share == 0
+            else f"Labels are wrong more often where the class {where} (odds times {factor:.1f} "
+            f"or more), which no method tells from classes that overlap: the truth is between "
+            f"{low:.1%} and {high:.1%} wrong, and T is taken between the two. Some hundred "
+            f"verified labels would tell."
+        )
+        ok = bool(self.share == 0 or abs(high - low) < _NEAR)
+        return Finding("refined", ok, self.share, sentence)
+
+    def allow_for(self, finding: Finding) -> Finding:
+        """A finding about the triples does not touch the features' T."""
+        if finding.ok or finding.name not in _OF_TRIPLES or self.share > 0:
+            return finding
+        sentence = f"{finding.sentence} T was refined by the features, and allows for it."
+        return replace(finding, ok=True, sentence=sentence)
+
+
+def refine(
+    X: np.ndarray,
+    labels: np.ndarray,
+    neighbors: np.ndarray,
+    of_triples: np.ndarray,
+    prior_of_triples: np.ndarray,
+    *,
+    sources: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Refinement:
+    """Refine the T of label triples by features X (N, d), neighbours (N, k) and labels (N,).
+
+    Notes
+    -----
+    A linear model, trained with the triples' T as a last layer, tells the clean class of examples
+    that it was not trained on. Neighbours then vote, each with the clean class that its features
+    and its label suggest. The model of the clean class is a softmax of these scores, weighted by a
+    slope for each, and class; slopes and T together maximise the likelihood of the labels. No
+    score of an example has seen its own label.
+
+    Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
+    example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
+    the likelihood says that b and c are not 0, T is the mean of this model's over the examples. As
+    the form of the model alone tells such noise from overlap, it still finds too little of it, and
+    the triples' T gets a share: a quarter for b > 0, and for b < 0 the more the smaller b is.
+    """
+    K = len(of_triples)
+    steps = _FOLDS + 3
+    done = iter(range(1, steps + 1))
+
+    def step() -> None:
+        if progress:
+            progress(next(done), steps)
+
+    # In an order that is the data's own: rows may come in any.
+    direction = np.random.default_rng(0).standard_normal((X.shape[1], 1))
+    place = (X @ direction.astype(X.dtype))[:, 0]
+    order = np.lexsort((place, labels))
+    labels, number = labels[order], np.empty(len(order), int)
+    number[order] = np.arange(len(order))
+    neighbors = np.where(neighbors[order] < 0, -1, number[neighbors[order]])
+    X, sources = X[order], None if sources is None else sources[order]
+    T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
+    scores = _scores(X, labels, neighbors, T, sources, step)
+    model = _CleanModel(scores, labels, K)
+    fits = []
+    for start in (np.full((K, K), 1 / K), T):
+        fits.append(model.fit(model.start(start)))
+        step()
+    best = max(fits, key=lambda fit: fit[1])
+    parameters, value = best
+    clean, of_features, prior = model.result(parameters)
+    depends = model.fit(np.append(parameters, [0, 0]), _Dependence.of(clean), maxiter=80)
+    step()
+    b, c = depends[0][-2:]
+    evidence = depends[1] - value
+    sure = _between(evidence, _SIGNIFICANT) * _between(abs(b), _LARGE)
+    if sure:
+        mean = model.mean_transition(depends[0], _Dependence.of(clean))
+        of_features = (1 - sure) * of_features + sure * mean
+    least = prior * len(labels) < _LEAST_MASS
+    of_features[least] = of_triples[least]
+    share = sure * float(_SHARE_OF_HARD if b > 0 else min(1, -b / 2))
+    return Refinement(
+        transition_matrix=(1 - share) * of_features + share * of_triples,
+        class_prior=(1 - share) * prior + share * prior_of_triples,
+        of_features=of_features,
+        prior_of_features=prior,
+        of_triples=of_triples,
+        prior_of_triples=prior_of_triples,
+        labels=np.bincount(labels, minlength=K) / len(labels),
+        n=len(labels),
+        share=share,
+        dependence=float(b),
+        attraction=float(c),
+        evidence=evidence,
+        draws=model.draws(parameters),
+    )
+
+
+def _between(value: float, ends: tuple[float, float]) -> float:
+    return float(np.clip((value - ends[0]) / (ends[1] - ends[0]), 0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Dependence:
+    """What noise may depend on: how clear an example is, and which classes it resembles."""
+
+    rank: np.ndarray
+    """(N,) from -1/2, the clearest, to 1/2."""
+    likeness: np.ndarray
+    """(K, N) logarithm of the clean probability, of mean 0."""
+
+    @classmethod
+    def of(cls, clean: np.ndarray) -> _Dependence:
+        rank = np.empty(len(clean), np.float32)
+        order = np.argsort(-clean.max(axis=1), kind="stable")
+        rank[order] = np.arange(len(clean)) / len(clean) - 0.5
+        likeness = np.log(clean.T + _LEAST_LIKENESS)
+        return cls(rank, likeness - likeness.mean(axis=0))
+
+    def odds(self, parameters: np.ndarray, rows: slice) -> np.ndarray:
+        """(K, rows) factors on the odds of each label that is wrong; b and c come last."""
+        b, c = parameters[-2:].astype(np.float32)
+        return np.exp(b * self.rank[rows] + c * self.likeness[:, rows])
+
+
+def _scores(
+    X: np.ndarray,
+    labels: np.ndarray,
+    neighbors: np.ndarray,
+    T: np.ndarray,
+    sources: np.ndarray | None,
+    step: Callable[[], None],
+) -> np.ndarray:
+    """(m, N, K) log-scores of each clean class: by features, and by so many neighbours."""
+    n, K = len(labels), len(T)
+    X, _, _ = _standardised(X, labels, K)
+    unit = np.arange(n) if sources is None else np.unique(sources, return_inverse=True)[1]
+    fold = unit % _FOLDS
+    linear = np.empty((n, K), np.float32)
+    for held_out in (fold == number for number in range(_FOLDS)):
+        rest = X[~held_out], labels[~held_out]
+        weights, _ = _fit_softmax(*rest, T, _C, maxiter=100, ftol=1e-6)
+        linear[held_out] = X[held_out] @ weights[:, :-1].T.astype(np.float32) + weights[:, -1]
+        step()
+    suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
+    suggested /= suggested.sum(axis=1, keepdims=True)
+    before = _VOTES_BEFORE * K * suggested.mean(axis=0) + 1e-6
+    found, votes, counted = [linear], np.zeros((n, K), np.float32), 0
+    for most in SCALES:
+        if most > neighbors.shape[1] and counted == neighbors.shape[1]:
+            break
+        for column in neighbors[:, counted:most].T:
+            there = column >= 0
+            votes[there] += suggested[column[there]]
+            counted += 1
+        found.append(np.log(votes + before))
+    result = np.stack(found)
+    result -= result.mean(axis=2, keepdims=True)
+    return result
+
+
+class _CleanModel:
+    """``P(y | x) = sum_k h_k(x) T[k, y]``, h a softmax of slopes times scores, and intercepts.
+
+    Parameters are slopes (m, K), intercepts (K,), the logits of ``r[k, j] = T[k, j] / T[k, k]``;
+    and b and c, where the odds of a wrong label j have a factor ``exp(b * rank + c * likeness_j)``.
+    """
+
+    def __init__(self, scores: np.ndarray, labels: np.ndarray, K: int) -> None:
+        # Labels are sorted, so that a block has one column of T.
+        self.scores = np.ascontiguousarray(scores.transpose(0, 2, 1))
+        self.ends = np.searchsorted(labels, np.arange(K + 1))
+        self.m, self.K, self.n = len(scores), K, len(labels)
+        self.off = ~np.eye(K, dtype=bool)
+        self.n_slopes = self.m * K
+        self.size = self.n_slopes + K * K
+
+    def start(self, T: np.ndarray) -> np.ndarray:
+        slopes = np.full((self.m, self.K), 0.3)
+        slopes[0] = 1
+        ratios = np.clip((T / np.diag(T)[:, None])[self.off], 1e-3, 0.97)
+        return np.concatenate([slopes.ravel(), np.zeros(self.K), logit(ratios)])
+
+    def blocks(self) -> Iterator[tuple[int, slice]]:
+        for label in range(self.K):
+            for first in range(self.ends[label], self.ends[label + 1], _ROWS):
+                yield label, slice(first, min(first + _ROWS, self.ends[label + 1]))
+
+    def unpack(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        ratios = np.zeros((self.K, self.K))
+        ratios[self.off] = expit(parameters[self.n_slopes + self.K : self.size])
+        slopes = parameters[: self.n_slopes].reshape(self.m, self.K)
+        return slopes, parameters[self.n_slopes : self.n_slopes + self.K], ratios
+
+    def clean(self, slopes: np.ndarray, intercepts: np.ndarray, rows: slice) -> np.ndarray:
+        """(K, rows) h."""
+        h = np.einsum("mk,mkn->kn", slopes.astype(np.float32), self.scores[:, :, rows])
+        h += intercepts[:, None].astype(np.float32)
+        h -= h.max(axis=0)
+        np.exp(h, out=h)
+        h /= h.sum(axis=0)
+        h += _LEAST_CHANCE
+        return h
+
+    def fit(
+        self, start: np.ndarray, dependence: _Dependence | None = None, maxiter: int = 200
+    ) -> tuple[np.ndarray, float]:
+        """Parameters of the largest penalised log-likelihood, and that."""
+        threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+        blocks = list(self.blocks())
+
+        def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            slopes, _, ratios = self.unpack(parameters)
+            parts = pool.map(lambda block: self._sums(block, parameters, dependence), blocks)
+            likelihood, *derivatives = (sum(values) for values in zip(*parts, strict=True))
+            by_slopes, by_intercepts, by_ratios, by_b, by_c = derivatives
+            common = slopes.mean(axis=1, keepdims=True)
+            own = slopes - common
+            penalty = (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
+            by_slopes = by_slopes - _COMMON_PRECISION * common / self.K - _OWN_PRECISION * own
+            by_logits = (by_ratios * (1 - ratios))[self.off]
+            gradient = [by_slopes.ravel(), by_intercepts, by_logits]
+            if dependence is not None:
+                gradient.append([by_b, by_c])
+            return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
+
+        options = {"maxiter": maxiter, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
+        search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+            found = minimize(objective, start, **search)
+        return found.x, -found.fun * self.n
+
+    def _sums(
+        self,
+        block: tuple[int, slice],
+        parameters: np.ndarray,
+        dependence: _Dependence | None,
+    ) -> tuple:
+        """Log-likelihood of a block and its derivatives, those by ratios times the ratios."""
+        label, rows = block
+        slopes, intercepts, ratios = self.unpack(parameters)
+        h, r = self.clean(slopes, intercepts, rows), ratios.astype(np.float32)
+        odds = np.ones((self.K, 1), np.float32)
+        if dependence is not None:
+            odds = dependence.odds(parameters, rows)
+        total = r @ odds
+        right = 1 / (1 + total)  # (K, rows or 1): chance that the label is the class
+        chance = r[:, label, None] * odds[label] * right
+        chance[label] = right[label]
+        posterior = h * chance
+        likely = posterior.sum(axis=0)
+        posterior /= likely
+        weight = posterior * right
+        by_ratios = np.zeros((self.K, self.K))
+        by_ratios[:, label] = posterior.sum(axis=1, dtype=np.float64)
+        if dependence is None:
+            by_ratios -= ratios * weight.sum(axis=1, dtype=np.float64)[:, None]
+        else:
+            by_ratios -= ratios * (weight @ odds.T)
+        by_b = by_c = 0.0
+        if dependence is not None:
+            wrong, likeness = 1 - posterior[label], dependence.likeness[:, rows]
+            by_b = float(dependence.rank[rows] @ (wrong - (weight * total).sum(axis=0)))
+            by_c = float(likeness[label] @ wrong - (weight * (r @ (odds * likeness))).sum())
+        posterior -= h
+        by_slopes = np.einsum("kn,mkn->mk", posterior, self.scores[:, :, rows]).astype(float)
+        by_intercepts = posterior.sum(axis=1, dtype=np.float64)
+        likelihood = np.log(likely).sum(dtype=np.float64)
+        return likelihood, by_slopes, by_intercepts, by_ratios, by_b, by_c
+
+    def mean_transition(self, parameters: np.ndarray, dependence: _Dependence) -> np.ndarray:
+        """(K, K) T on average over the examples of each class."""
+        slopes, intercepts, ratios = self.unpack(parameters)
+        joint, mass = np.zeros((self.K, self.K)), np.zeros(self.K)
+        for _, rows in self.blocks():
+            h = self.clean(slopes, intercepts, rows)
+            odds = dependence.odds(parameters, rows)
+            joint += ratios * ((h / (1 + ratios @ odds)) @ odds.T)
+            mass += h.sum(axis=1, dtype=np.float64)
+        T = joint / mass[:, None]
+        T[~self.off] = 1 - T.sum(axis=1)
+        return T
+
+    def result(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """P(clean class) (N, K), T (K, K) and the class prior (K,)."""
+        slopes, intercepts, ratios = self.unpack(parameters)
+        clean, prior = np.empty((self.n, self.K), np.float32), np.zeros(self.K)
+        for label, rows in self.blocks():
+            h = self.clean(slopes, intercepts, rows)
+            clean[rows] = h.T
+            prior += _posterior(h, ratios, label).sum(axis=1, dtype=np.float64)
+        return clean, _transition(ratios), prior / self.n
+
+    def draws(self, parameters: np.ndarray) -> np.ndarray | None:
+        """(_DRAWS, K, K) values of T that the data allow; None for very many classes.
+
+        Normal around the estimate, with the inverse of the information: the sum over examples of
+        the outer product of derivatives, by ``r[k, j] = T[k, j] / T[k, k]`` instead of its logit.
+        Of an r at its bound 0, the others take no notice.
+        """
+        if self.size > _MOST_INTERVAL_PARAMETERS:
+            return None
+        slopes, intercepts, ratios = self.unpack(parameters)
+        T, first = _transition(ratios), self.n_slopes + self.K
+        right = np.diag(T)[:, None].astype(np.float32)
+        information = np.diag(np.full(self.size, 1e-2))
+        information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
+        for label, rows in self.blocks():
+            h = self.clean(slopes, intercepts, rows)
+            likely = T[:, label].astype(np.float32) @ h
+            posterior = h * T[:, label, None].astype(np.float32) / likely
+            by_ratios = np.repeat((-posterior * right)[:, None], self.K, axis=1)
+            by_ratios[:, label] += h * right / likely
+            derivatives = np.concatenate(
+                [
+                    ((posterior - h) * self.scores[:, :, rows]).reshape(self.n_slopes, -1),
+                    posterior - h,
+                    by_ratios[self.off],
+                ]
+            )
+            information += derivatives @ derivatives.T
+        found = ratios[self.off]
+        free = np.append(np.ones(first, bool), found > _AT_BOUND)
+        covariance = np.linalg.inv(information[np.ix_(free, free)])[first:, first:]
+        normal = np.random.default_rng(0).standard_normal((_DRAWS, len(found)))
+        free = free[first:]
+        drawn = found + np.abs(normal) / np.sqrt(np.diag(information)[first:])
+        drawn[:, free] = found[free] + normal[:, free] @ np.linalg.cholesky(covariance).T
+        values = np.zeros((_DRAWS, self.K, self.K))
+        values[:, self.off] = np.where(free, np.clip(drawn, 0, 1), 0)
+        total = 1 + values.sum(axis=2, keepdims=True)
+        values[:, self.off] = np.clip(drawn, 0, 1)
+        values[:, ~self.off] = 1
+        return values / total
+
+
+def _posterior(h: np.ndarray, ratios: np.ndarray, label: int) -> np.ndarray:
+    """(K, rows) P(clean class | x, label)."""
+    T = _transition(ratios)
+    posterior = h * T[:, label, None].astype(np.float32)
+    posterior /= posterior.sum(axis=0)
+    return posterior
+
+
+def _transition(ratios: np.ndarray) -> np.ndarray:
+    """T (..., K, K) of ``T[k, j] / T[k, k]``, whose diagonal is given as 0."""
+    raw = ratios + np.eye(ratios.shape[-1])
+    return raw / raw.sum(axis=-1, keepdims=True)

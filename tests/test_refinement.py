@@ -1,0 +1,141 @@
+"""T from features and triples together."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, transition_error
+from labelnoise.noise import class_conditional, pair_flip, symmetric
+from labelnoise.refinement import _CleanModel, _Dependence
+from tests.conftest import clusters, random_matrix, symmetric_matrix
+
+K = 4
+
+
+@pytest.fixture(scope="module")
+def overlapping():
+    """Classes that overlap: two of five neighbours are of another class."""
+    return clusters(K, 6000, seed=0, separation=0.6)
+
+
+@pytest.mark.parametrize(
+    "T",
+    [symmetric_matrix(K, 0.3), np.roll(np.eye(K), 1, axis=1) * 0.3 + 0.7 * np.eye(K), None],
+    ids=["symmetric", "pair", "random"],
+)
+def test_overlap_is_not_taken_for_noise(overlapping, T):
+    X, y = overlapping
+    T = random_matrix(K, np.random.default_rng(0)) if T is None else T
+    est = HOC().fit(X, class_conditional(y, T, random_state=1).labels)
+    of_triples = transition_error(est.triples_transition_matrix_, T)
+    assert transition_error(est.transition_matrix_, T) < of_triples / 3
+    prior = np.bincount(y) / len(y)
+    np.testing.assert_allclose(est.class_prior_, prior, atol=0.04)
+    assert est.diagnostics_["refined"].ok
+    assert est.diagnostics_["refined"].value == 0
+
+
+def test_features_need_not_be_linear():
+    """Classes that no line parts: neighbours vote, and the linear model is of no use."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (4000, 2))
+    y = (np.floor(X).sum(axis=1) % 2).astype(int)
+    noisy = symmetric(y, 0.3, random_state=1)
+    est = HOC(metric="euclidean").fit(X, noisy.labels)
+    assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.05
+
+
+def test_noise_on_hard_examples_is_said(overlapping):
+    """Where the class is hard to tell, half of the labels are wrong: T is between two estimates."""
+    X, y = overlapping
+    centres = np.stack([X[y == k].mean(axis=0) for k in range(K)])
+    distance = ((X[:, None] - centres) ** 2).sum(axis=2)
+    near, second = np.sort(distance, axis=1)[:, :2].T
+    rng = np.random.default_rng(1)
+    hard = second - near < np.quantile(second - near, 0.4)
+    other = np.where(distance.argmin(axis=1) == y, distance.argsort(axis=1)[:, 1], y)
+    labels = np.where(rng.random(len(y)) < np.where(hard, 0.7, 0.02), other, y)
+    with pytest.warns(LabelNoiseWarning, match="more often where the class is hard to tell"):
+        est = HOC().fit(X, labels)
+    share = est.diagnostics_["refined"].value
+    assert share == 0.25
+    np.testing.assert_allclose(
+        est.transition_matrix_,
+        (1 - share) * est._refinement.of_features + share * est.triples_transition_matrix_,
+    )
+    interval = est.confidence_interval()
+    assert "two estimates" in interval.caveat
+    for T in (est._refinement.of_features, est.triples_transition_matrix_):
+        assert (interval.transition_matrix[0] <= T + 1e-9).all()
+        assert (interval.transition_matrix[1] >= T - 1e-9).all()
+
+
+def test_intervals_cover(overlapping):
+    X, y = overlapping
+    T, inside = symmetric_matrix(K, 0.3), []
+    for seed in range(12):
+        labels = class_conditional(y, T, random_state=seed).labels
+        low, high = HOC().fit(X, labels).confidence_interval().transition_matrix
+        inside.append((low <= T) & (high >= T))
+    assert np.mean(inside) > 0.85
+
+
+def test_intervals_stay_within_bounds_where_labels_never_meet(overlapping):
+    X, y = overlapping
+    est = HOC().fit(X, pair_flip(y, 0.3, random_state=0).labels)
+    interval = est.confidence_interval()
+    assert interval.method == "information"
+    assert interval.transition_matrix.min() >= 0
+    assert interval.transition_matrix.max() <= 1
+    assert interval.on_boundary.any()
+    with pytest.raises(LabelNoiseError, match="method='sandwich' for a refined T"):
+        est.confidence_interval(method="bootstrap")
+    with pytest.raises(LabelNoiseError, match="0 < level < 1"):
+        est.confidence_interval(2.0)
+
+
+def test_derivatives(rng):
+    """What the search is told of the likelihood, by differences."""
+    n, m = 60, 2
+    labels = np.sort(rng.integers(0, 3, n))
+    scores = rng.standard_normal((m, n, 3)).astype(np.float32)
+    model = _CleanModel(scores, labels, 3)
+    start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
+    seen = {}
+
+    def remember(objective, x0, **_):
+        seen["objective"] = objective
+        value, gradient = objective(x0)
+        seen["gradient"] = gradient
+        seen["numeric"] = approx_fprime(x0, lambda x: objective(x)[0], 1e-3)
+        return type("Found", (), {"x": x0, "fun": value})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("labelnoise.refinement.minimize", remember)
+        model.fit(start, _Dependence.of(rng.dirichlet(np.ones(3), n)))
+    np.testing.assert_allclose(seen["gradient"], seen["numeric"], atol=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
+def test_what_cannot_be_refined_is_what_the_triples_say(overlapping):
+    X, y = overlapping
+    few = HOC().fit(X[:30], np.arange(30) % K)
+    mostly_wrong = np.array([[0.2, 0.7, 0.1, 0], [0, 0.9, 0.1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    apart, y = clusters(K, 2000, seed=0)
+    labels = class_conditional(y, mostly_wrong, random_state=0).labels
+    assert "refined" not in {finding.name for finding in few.diagnostics_}
+    est = HOC().fit(apart, labels)
+    assert "refined" not in {finding.name for finding in est.diagnostics_}
+    np.testing.assert_array_equal(est.transition_matrix_, est.triples_transition_matrix_)
+
+
+def test_a_saved_estimate_keeps_both(overlapping, tmp_path):
+    X, y = overlapping
+    est = HOC().fit(X, symmetric(y, 0.3, random_state=0).labels)
+    est.save(tmp_path / "T.json")
+    again = HOC.load(tmp_path / "T.json")
+    np.testing.assert_array_equal(again.transition_matrix_, est.transition_matrix_)
+    np.testing.assert_array_equal(again.triples_transition_matrix_, est.triples_transition_matrix_)
+    np.testing.assert_array_equal(
+        again.confidence_interval().transition_matrix, est.confidence_interval().transition_matrix
+    )
