@@ -35,7 +35,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from labelnoise import HOC, feasibility, noise, transition_error
+from labelnoise import HOC, _estimator, feasibility, noise, transition_error
 from labelnoise.baselines import (
     anchor_points,
     confident_learning,
@@ -44,7 +44,7 @@ from labelnoise.baselines import (
     volume_minimising,
 )
 from labelnoise.linear import noisy_posteriors
-from labelnoise.neighbors import nearest_neighbors
+from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
 
 HERE = Path(__file__).parent
@@ -251,6 +251,19 @@ def noisy_labels(cell: Cell) -> np.ndarray:
     return stored[name].astype(int)
 
 
+def remember_neighbors() -> None:
+    """Search the neighbours of each data set once: seconds are without that, for all estimators."""
+    found: dict[tuple, Neighbors] = {}
+
+    def search(X: np.ndarray, n_neighbors: int, metric: str, **_: object) -> Neighbors:
+        key = X.__array_interface__["data"][0], X.shape, n_neighbors, metric
+        if key not in found:
+            found[key] = nearest_neighbors(X, n_neighbors, metric)
+        return found[key]
+
+    _estimator.nearest_neighbors = search
+
+
 # Estimators: functions of features, labels, the number of classes, neighbours and posteriors.
 
 ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {
@@ -276,6 +289,7 @@ PEERS = ("cleanlab", "anchors", "Dual-T", "T-layer", "VolMin")
 def run(what: str, minutes: float, names: list[str]) -> None:
     """Do what is missing, for so many minutes."""
     warnings.simplefilter("ignore")
+    remember_neighbors()
     deadline = time.time() + 60 * minutes
     done = {(r["features"], r["noise"], r["seed"], r["estimator"]) for r in finished()}
     for cell in cells(what):

@@ -256,9 +256,9 @@ def test_a_closer_look_keeps_to_the_sources():
     rows = np.repeat(np.arange(600), 2)
     labels = symmetric(clean, 0.3, random_state=0).labels[rows]
     X = X[rows] + 1e-3 * np.random.default_rng(0).standard_normal((1200, X.shape[1]))
-    told = HOC(metric="euclidean").fit(X, labels, sources=rows).diagnose()
+    told = HOC(refine=False, metric="euclidean").fit(X, labels, sources=rows).diagnose()
     with pytest.warns(LabelNoiseWarning, match="not given independently"):
-        untold = HOC(metric="euclidean").fit(X, labels).diagnose()
+        untold = HOC(refine=False, metric="euclidean").fit(X, labels).diagnose()
     for name in ("independence", "near duplicates"):
         assert told[name].ok
         assert not untold[name].ok
@@ -280,7 +280,7 @@ def test_intervals_say_that_the_bias_may_be_larger():
     """Only where a sign of neighbours of other classes was found, and wherever they are shown."""
     for separation, poor in ((4.0, False), (0.6, True)):
         X, clean = clusters(4, 2000, 0, separation=separation)
-        est = HOC().fit(X, symmetric(clean, 0.2, random_state=0).labels)
+        est = HOC(refine=False).fit(X, symmetric(clean, 0.2, random_state=0).labels)
         est.diagnose()
         for shown in (repr(est.confidence_interval()), str(est)):
             assert ("bias may be larger than this interval: see" in shown.lower()) == poor

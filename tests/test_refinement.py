@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.special import expit, logit, softmax
 
-from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, transition_error
+from labelnoise import HOC, LabelNoiseError, transition_error
 from labelnoise.noise import class_conditional, pair_flip, symmetric
 from labelnoise.refinement import _CleanModel, _Dependence
+from labelnoise.scores import true_transition_matrix
 from tests.conftest import clusters, random_matrix, symmetric_matrix
 
 K = 4
@@ -45,18 +47,21 @@ def test_features_need_not_be_linear():
     assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.05
 
 
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_noise_on_hard_examples_is_said(overlapping):
-    """Where the class is hard to tell, half of the labels are wrong: T is between two estimates."""
+    """The harder the class is to tell, the more labels are wrong: T is between two estimates."""
     X, y = overlapping
     centres = np.stack([X[y == k].mean(axis=0) for k in range(K)])
-    distance = ((X[:, None] - centres) ** 2).sum(axis=2)
-    near, second = np.sort(distance, axis=1)[:, :2].T
+    clear = softmax(-((X[:, None] - centres) ** 2).sum(axis=2) / 2, axis=1).max(axis=1)
+    rank = np.argsort(np.argsort(-clear)) / len(y) - 0.5
     rng = np.random.default_rng(1)
-    hard = second - near < np.quantile(second - near, 0.4)
-    other = np.where(distance.argmin(axis=1) == y, distance.argsort(axis=1)[:, 1], y)
-    labels = np.where(rng.random(len(y)) < np.where(hard, 0.7, 0.02), other, y)
-    with pytest.warns(LabelNoiseWarning, match="more often where the class is hard to tell"):
-        est = HOC().fit(X, labels)
+    wrong = rng.random(len(y)) < expit(logit(0.3) + 2.5 * rank)
+    labels = np.where(wrong, (y + rng.integers(1, K, len(y))) % K, y)
+    est = HOC().fit(X, labels)
+    assert "where the class is hard to tell" in est.diagnostics_["refined"].sentence
+    assert est._refinement.dependence == pytest.approx(2.5, abs=0.5)
+    T = true_transition_matrix(y, labels, K)
+    assert transition_error(est.transition_matrix_, T) < 0.1
     share = est.diagnostics_["refined"].value
     assert share == 0.25
     np.testing.assert_allclose(
@@ -99,7 +104,7 @@ def test_derivatives(rng):
     n, m = 60, 2
     labels = np.sort(rng.integers(0, 3, n))
     scores = rng.standard_normal((m, n, 3)).astype(np.float32)
-    model = _CleanModel(scores, labels, 3)
+    model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
     seen = {}
 

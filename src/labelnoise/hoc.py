@@ -427,7 +427,7 @@ class HOC(Estimator):
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
         >>> est.confidence_interval()
-        21.1% to 25.8% of the labels are wrong (0.95, sandwich)
+        19.4% to 23.0% of the labels are wrong (0.95, information)
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
