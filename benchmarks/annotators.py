@@ -278,7 +278,7 @@ def two_labels(
     result = {"vote": score(*vote(labels, K))}
     if CROWD_KIT:
         result["Dawid-Skene (not identified)"] = score(*dawid_skene(labels, K))
-    alone = np.array([HOC().fit(X, labels[:, a]).transition_matrix_ for a in range(2)])
+    alone = np.array([HOC(refine=False).fit(X, labels[:, a]).transition_matrix_ for a in range(2)])
     result["HOC on each, two neighbours"] = (*score(alone, truth)[:2], np.nan)
     for name, per_annotator in (("one T", False), ("T each", True)):
         est = AnnotatorHOC(per_annotator=per_annotator).fit(labels, X=X)

@@ -190,7 +190,11 @@ def end_to_end() -> None:
     for name, noisy in cases.items():
         T = true_transition_matrix(clean, noisy, 10)
         plain_seconds, plain = timed(lambda noisy=noisy: plain_paper(X, noisy, 10))
-        for method, est in {"HOC()": HOC(), "HOC.paper()": HOC.paper(random_state=0)}.items():
+        for method, est in {
+            "HOC()": HOC(),
+            "HOC(refine=False)": HOC(refine=False),
+            "HOC.paper()": HOC.paper(random_state=0),
+        }.items():
             seconds, est = timed(lambda est=est, noisy=noisy: est.fit(X, noisy))
             rows.append(
                 [

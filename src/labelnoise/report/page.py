@@ -84,7 +84,11 @@ def _lead(report: Report) -> str:
         return ""
     said = (
         f"The interval is what chance does to the estimate ({report.interval.level:.0%}), if "
-        f"neighbours share their true class."
+        + (
+            "noise depends on the class alone."
+            if report.interval.method == "information"
+            else "neighbours share their true class."
+        )
     )
     caveat = report.interval.caveat
     return f"<p>{said}{f' But {escape(caveat)}.' if caveat else ''}</p>"
