@@ -43,13 +43,13 @@ Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
 SCALES = (2, 6, 18, 50)  # so many nearest neighbours vote when T is refined
-LARGEST = 50_000_000  # examples times classes, for T to be refined
-LEAST_EXAMPLES = 10  # for each class, on average
+_LARGEST = 50_000_000  # examples times classes, for T to be refined
+_LEAST_EXAMPLES = 10  # for each class, on average
 
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
-_SIGNS_OF_BIAS = ("fit", "ranks", "distance", "feasible")
+SIGNS_OF_BIAS = ("fit", "ranks", "distance", "feasible")
 
 
 class HOC(Estimator):
@@ -312,9 +312,8 @@ class HOC(Estimator):
             and self.solver == "likelihood"
             and self.soft is None
             and self.n_rounds is None
-            and K > 1
             and len(np.unique(labels)) == K
-            and LEAST_EXAMPLES * K <= len(X) <= LARGEST / K
+            and _LEAST_EXAMPLES * K <= len(X) <= _LARGEST / K
         )
 
     def _check_settings(self) -> None:
@@ -393,6 +392,12 @@ class HOC(Estimator):
         findings = [*map(found.allow_for, self.diagnostics_), found.finding()]
         self.diagnostics_ = Diagnostics(tuple(findings))
 
+    def _of_triples(self) -> tuple[np.ndarray, np.ndarray]:
+        """T and p that explain the triples."""
+        refined = self._refinement
+        p = self.class_prior_ if refined is None else refined.prior_of_triples
+        return self.triples_transition_matrix_, p
+
     def confidence_interval(
         self,
         level: float = 0.95,
@@ -452,8 +457,7 @@ class HOC(Estimator):
             return refined.interval(level)
         interval = confidence_interval(
             self.consensus_,
-            self.triples_transition_matrix_,
-            self.class_prior_ if refined is None else refined.prior_of_triples,
+            *self._of_triples(),
             level=level,
             method=method,
             n_bootstrap=n_bootstrap,
@@ -465,7 +469,7 @@ class HOC(Estimator):
         signs = [
             found.name
             for found in self.diagnostics_
-            if found.name in _SIGNS_OF_BIAS and not found.ok
+            if found.name in SIGNS_OF_BIAS and not found.ok
         ]
         if not signs:
             return interval
@@ -495,7 +499,7 @@ class HOC(Estimator):
                 f"Expected an estimate that was fitted to more than {N_NEIGHBORS} representations, "
                 f"but it was loaded, or fitted to neighbours or counted triples"
             )
-        T, p, classes = self.triples_transition_matrix_, self.class_prior_, self.classes_
+        T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
         X, labels, sources = data["X"], data["labels"], data["sources"]
         if data["neighbors"] is not None:  # then unlabelled examples and zero vectors are in it
             rows, _ = self._usable_rows(X, labels, None, N_NEIGHBORS)
@@ -506,12 +510,10 @@ class HOC(Estimator):
             labels,
             len(classes),
             self.metric,
-            T,
-            p,
+            *self._of_triples(),
             sources=sources,
             progress=_stages(progress)("looking closer"),
         )
-        T = self.transition_matrix_
         if self._refinement is not None:
             assumed = tuple(map(self._refinement.allow_for, assumed))
         found = [*assumed, check_guarantee(T, p, classes)]
@@ -744,10 +746,9 @@ def _summary(est: HOC) -> str:
     ]
     if interval is not None:
         low, high = interval.noise_rate
-        condition = "if neighbours share their true class"
-        if refined:
-            condition = "of two estimates" if interval.caveat else "if noise depends on class alone"
-        lines.append(f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {condition}).")
+        lines.append(
+            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {interval.condition})."
+        )
         if interval.caveat:
             lines.append(f"WARNING  {interval.caveat.capitalize()}.")
     confusions = est.joint_ - np.diag(np.diag(est.joint_))

@@ -50,11 +50,19 @@ class ConfidenceInterval:
     noise_rate: np.ndarray
     """(2,)"""
     method: str
-    """ "sandwich" or "bootstrap"; "independent": triples were taken to share no examples."""
+    """ "sandwich" or "bootstrap"; "independent": triples were taken to share no examples;
+    "information": of a refined T."""
     on_boundary: np.ndarray
     """(K, K) whether the estimate is 0, so that only the upper end says something."""
     caveat: str = ""
-    """Why not to rely on the intervals, where there is a sign that neighbours differ in class."""
+    """Why not to rely on the intervals, where there is a sign that they do not hold."""
+
+    @property
+    def condition(self) -> str:
+        """What they rest on, as the end of a sentence."""
+        if self.method != "information":
+            return "if neighbours share their true class"
+        return "of two estimates" if self.caveat else "if noise depends on class alone"
 
     def to_dict(self) -> dict[str, Any]:
         """Give all of it as JSON holds it."""

@@ -21,9 +21,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import row_blocks
+from labelnoise._blocks import row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import expect_two_classes, expect_whole
 from labelnoise._labels import encode_labels
@@ -188,12 +188,28 @@ def noisy_posteriors(
     expect_whole("n_splits", n_splits, 2)
     X, labels, _ = _standardised(X, y, n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
-    result = np.empty((len(X), n_classes), np.float32)
-    for held_out in (fold == number for number in range(n_splits)):
-        rest = X[~held_out], labels[~held_out]
-        weights, _ = _fit_softmax(*rest, np.eye(n_classes), C, maxiter=100, ftol=1e-6)
+    return softmax(out_of_fold_scores(X, labels, np.eye(n_classes), C, fold), axis=1)
+
+
+def out_of_fold_scores(
+    X: np.ndarray,
+    labels: np.ndarray,
+    T: np.ndarray,
+    C: float,
+    fold: np.ndarray,
+    step: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Scores (N, K) float32 of the clean class, whose softmax is h, by models of the other folds.
+
+    `fold` (N,) has numbers from 0 on; `step` is called after each. X is standardised.
+    """
+    result = np.empty((len(X), len(T)), np.float32)
+    for number in range(fold.max() + 1):
+        held_out = fold == number
+        weights, _ = _fit_softmax(X[~held_out], labels[~held_out], T, C, maxiter=100, ftol=1e-6)
         weights = weights.astype(np.float32)
-        result[held_out] = softmax(X[held_out] @ weights[:, :-1].T + weights[:, -1], axis=1)
+        result[held_out] = X[held_out] @ weights[:, :-1].T + weights[:, -1]
+        step()
     return result
 
 
@@ -308,7 +324,7 @@ def _minimise(
     if not C > 0:
         raise LabelNoiseError(f"Expected C > 0, but C = {C}")
     n = len(X)
-    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    threads = thread_count()
     shares = [slice(i * n // threads, (i + 1) * n // threads) for i in range(threads)]
 
     def forward_loss(weights: np.ndarray, T: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

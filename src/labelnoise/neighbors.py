@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import BLOCK_BYTES, CACHE_BYTES, row_blocks
+from labelnoise._blocks import BLOCK_BYTES, CACHE_BYTES, row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError
 
 METRICS = ("cosine", "euclidean")
@@ -433,7 +433,7 @@ def _candidates(
             if progress:
                 progress(done, total)
 
-    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    threads = thread_count()
     buffers = [
         (np.empty((tile, tile), np.float32), np.empty((tile, tile), bool)) for _ in range(threads)
     ]
@@ -477,7 +477,7 @@ def _candidates_by_source(
         listed = np.bincount(at, minlength=len(best))[at] <= candidates.shape[1]
         candidates[rows][at[listed], place[listed]] = order[column[listed]]
 
-    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    threads = thread_count()
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         for done, _ in enumerate(pool.map(work, blocks)):
             if progress:

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import thread_count
 from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
-from labelnoise.hoc import SCALES
+from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import _fit_softmax, _standardised
+from labelnoise.linear import _standardised, out_of_fold_scores
 
 _FOLDS = 3
 _C = 0.03  # of the linear model, as in `noisy_posteriors`
@@ -42,7 +43,6 @@ _DRAWS = 500
 _AT_BOUND = 1e-3
 _NEAR = 0.02  # noise rates, for it not to matter which is right
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
-_OF_TRIPLES = ("fit", "ranks", "distance", "feasible")  # findings about neighbours' classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +121,15 @@ class Refinement:
             f"{low:.1%} and {high:.1%} wrong, and T is taken between the two. Some hundred "
             f"verified labels would tell."
         )
-        chance = 0.0 if self.draws is None else np.ptp(self.interval(0.95).noise_rate)
-        ok = bool(self.share == 0 or high - low < max(_NEAR, chance))
+        ok = self.share == 0
+        if not ok:
+            chance = 0.0 if self.draws is None else np.ptp(self.interval(0.95).noise_rate)
+            ok = bool(high - low < max(_NEAR, chance))
         return Finding("refined", ok, self.share, sentence)
 
     def allow_for(self, finding: Finding) -> Finding:
         """A finding about the triples does not touch the features' T."""
-        if finding.ok or finding.name not in _OF_TRIPLES or self.share > 0:
+        if finding.ok or finding.name not in SIGNS_OF_BIAS or self.share > 0:
             return finding
         sentence = f"{finding.sentence} T was refined by the features, and allows for it."
         return replace(finding, ok=True, sentence=sentence)
@@ -174,7 +176,7 @@ def refine(
     order = np.lexsort((place, labels))
     labels, number = labels[order], np.empty(len(order), int)
     number[order] = np.arange(len(order))
-    neighbors = np.where(neighbors[order] < 0, -1, number[neighbors[order]])
+    neighbors = number[neighbors[order]]
     X, sources = X[order], None if sources is None else sources[order]
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
     scores = _scores(X, labels, neighbors, T, sources, step)
@@ -183,16 +185,16 @@ def refine(
     for start in (np.full((K, K), 1 / K), T):
         fits.append(model.fit(model.start(start)))
         step()
-    best = max(fits, key=lambda fit: fit[1])
-    parameters, value = best
+    parameters, value = max(fits, key=lambda fit: fit[1])
     clean, of_features, prior = model.result(parameters)
-    depends = model.fit(np.append(parameters, [0, 0]), _Dependence.of(clean), maxiter=80)
+    dependence = _Dependence.of(clean)
+    depending, gained = model.fit(np.append(parameters, [0, 0]), dependence, maxiter=80)
     step()
-    b, c = depends[0][-2:]
-    evidence = depends[1] - value
+    b, c = depending[-2:]
+    evidence = gained - value
     sure = _between(evidence, _SIGNIFICANT) * _between(abs(b), _LARGE)
     if sure:
-        mean = model.mean_transition(depends[0], _Dependence.of(clean))
+        mean = model.mean_transition(depending, dependence)
         of_features = (1 - sure) * of_features + sure * mean
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
@@ -253,23 +255,16 @@ def _scores(
     n, K = len(labels), len(T)
     X, _, _ = _standardised(X, labels, K)
     unit = np.arange(n) if sources is None else np.unique(sources, return_inverse=True)[1]
-    fold = unit % _FOLDS
-    linear = np.empty((n, K), np.float32)
-    for held_out in (fold == number for number in range(_FOLDS)):
-        rest = X[~held_out], labels[~held_out]
-        weights, _ = _fit_softmax(*rest, T, _C, maxiter=100, ftol=1e-6)
-        linear[held_out] = X[held_out] @ weights[:, :-1].T.astype(np.float32) + weights[:, -1]
-        step()
+    linear = out_of_fold_scores(X, labels, T, _C, unit % _FOLDS, step)
     suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
     suggested /= suggested.sum(axis=1, keepdims=True)
     before = _VOTES_BEFORE * K * suggested.mean(axis=0) + 1e-6
     found, votes, counted = [linear], np.zeros((n, K), np.float32), 0
     for most in SCALES:
-        if most > neighbors.shape[1] and counted == neighbors.shape[1]:
+        if counted == neighbors.shape[1]:
             break
         for column in neighbors[:, counted:most].T:
-            there = column >= 0
-            votes[there] += suggested[column[there]]
+            votes += suggested[column]
             counted += 1
         found.append(np.log(votes + before))
     result = np.stack(found)
@@ -325,7 +320,7 @@ class _CleanModel:
         self, start: np.ndarray, dependence: _Dependence | None = None, maxiter: int = 200
     ) -> tuple[np.ndarray, float]:
         """Parameters of the largest penalised log-likelihood, and that."""
-        threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+        threads = thread_count()
         blocks = list(self.blocks())
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
@@ -406,12 +401,13 @@ class _CleanModel:
     def result(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """P(clean class) (N, K), T (K, K) and the class prior (K,)."""
         slopes, intercepts, ratios = self.unpack(parameters)
+        T = _transition(ratios)
         clean, prior = np.empty((self.n, self.K), np.float32), np.zeros(self.K)
         for label, rows in self.blocks():
             h = self.clean(slopes, intercepts, rows)
             clean[rows] = h.T
-            prior += _posterior(h, ratios, label).sum(axis=1, dtype=np.float64)
-        return clean, _transition(ratios), prior / self.n
+            prior += _posterior(h, T[:, label])[0].sum(axis=1, dtype=np.float64)
+        return clean, T, prior / self.n
 
     def draws(self, parameters: np.ndarray) -> np.ndarray | None:
         """(_DRAWS, K, K) values of T that the data allow; None for very many classes.
@@ -429,8 +425,7 @@ class _CleanModel:
         information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
         for label, rows in self.blocks():
             h = self.clean(slopes, intercepts, rows)
-            likely = T[:, label].astype(np.float32) @ h
-            posterior = h * T[:, label, None].astype(np.float32) / likely
+            posterior, likely = _posterior(h, T[:, label])
             by_ratios = np.repeat((-posterior * right)[:, None], self.K, axis=1)
             by_ratios[:, label] += h * right / likely
             derivatives = np.concatenate(
@@ -458,12 +453,12 @@ class _CleanModel:
         return values / total
 
 
-def _posterior(h: np.ndarray, ratios: np.ndarray, label: int) -> np.ndarray:
-    """(K, rows) P(clean class | x, label)."""
-    T = _transition(ratios)
-    posterior = h * T[:, label, None].astype(np.float32)
-    posterior /= posterior.sum(axis=0)
-    return posterior
+def _posterior(h: np.ndarray, chance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(K, rows) P(clean class | x, label), and P(label | x), by the label's column of T."""
+    posterior = h * chance[:, None].astype(np.float32)
+    likely = posterior.sum(axis=0)
+    posterior /= likely
+    return posterior, likely
 
 
 def _transition(ratios: np.ndarray) -> np.ndarray:

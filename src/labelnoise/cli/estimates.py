@@ -69,6 +69,10 @@ def estimate(
     check: Annotated[
         bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
     ] = True,
+    refine: Annotated[
+        bool,
+        Option(help="Tell classes that overlap from noise; not for features that saw the labels."),
+    ] = True,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -110,7 +114,7 @@ def estimate(
             show("fitting the groups", 1, 1)
         else:
             settings |= {"n_neighbors": neighbors, "random_state": seed}
-            est = HOC.paper(**settings) if paper else HOC(**settings)
+            est = HOC.paper(**settings) if paper else HOC(refine=refine, **settings)
             est.fit(X.array, y.array, progress=show)
             if check and len(X.array) > _FEWEST_CHECKED:
                 est.diagnose(show)
@@ -120,7 +124,7 @@ def estimate(
 
             plain = est
             if local or named is not None:
-                plain = HOC(**settings, n_neighbors=neighbors).fit(X.array, y.array)
+                plain = HOC(refine=False, n_neighbors=neighbors, **settings).fit(X.array, y.array)
             listed = plain.suspects()
             how = {"Data": f"{features}, {labels}", "Time": f"{time.perf_counter() - start:.1f} s"}
             report_of(est, suspects=listed, how=how, **examples).save(report)
@@ -261,8 +265,8 @@ def suspects(
         expected = found.expected_errors / max(found.n_labels, 1)
         if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
             print(
-                f"(labelnoise estimate says {est.noise_rate_:.1%}: it looks at neighbours alone, "
-                f"and takes classes that overlap in these features for wrong labels.)"
+                f"(labelnoise estimate says {est.noise_rate_:.1%}: it tells wrong labels from "
+                f"classes that overlap by another model.)"
             )
         print(f"Suspects: {out} ({len(kept):,} of them)")
 

@@ -83,12 +83,8 @@ def _lead(report: Report) -> str:
     if report.interval is None:
         return ""
     said = (
-        f"The interval is what chance does to the estimate ({report.interval.level:.0%}), if "
-        + (
-            "noise depends on the class alone."
-            if report.interval.method == "information"
-            else "neighbours share their true class."
-        )
+        f"The interval is what chance does to the estimate ({report.interval.level:.0%}), "
+        f"{report.interval.condition}."
     )
     caveat = report.interval.caveat
     return f"<p>{said}{f' But {escape(caveat)}.' if caveat else ''}</p>"
