@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
-SCALES = (2, 6, 18, 50)  # so many nearest neighbours vote when T is refined
+SCALES = (2, 6, 18)  # so many nearest neighbours vote when T is refined
 _LARGEST = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
@@ -201,7 +201,9 @@ class HOC(Estimator):
         Parameters
         ----------
         X : array or data frame of shape (N, d), or None
-            Representations. None if `neighbors` is given.
+            Representations. None if `neighbors` is given. A Dask array, or the
+            `labelnoise.distributed.Shards` of files: then workers of the current Dask client
+            read and compare the rows.
         y : array of shape (N,)
             Noisy labels: numbers or strings. None and NaN are unlabelled, and such examples
             are left out.
@@ -229,6 +231,16 @@ class HOC(Estimator):
                 "Expected neighbors, sources and center_weight to be None with n_rounds, which "
                 "finds its own neighbours in each round, but one of them was given"
             )
+        if _in_shards(X):
+            if given or self.n_rounds is not None:
+                raise LabelNoiseError(
+                    "Expected neighbors, sources, center_weight and n_rounds to be None for rows "
+                    "in shards, but one of them was given"
+                )
+            from labelnoise.distributed import fit_shards
+
+            fit_shards(self, X, y, progress)
+            return self
         X, labels, classes = self._read(X, y)
         n, K = len(labels), len(classes)
         source = source_numbers(sources, n)
@@ -497,7 +509,7 @@ class HOC(Estimator):
         if data.get("X") is None or len(data["labels"]) <= N_NEIGHBORS:
             raise LabelNoiseError(
                 f"Expected an estimate that was fitted to more than {N_NEIGHBORS} representations, "
-                f"but it was loaded, or fitted to neighbours or counted triples"
+                f"but it was loaded, or fitted to neighbours, counted triples or shards"
             )
         T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
         X, labels, sources = data["X"], data["labels"], data["sources"]
@@ -623,7 +635,7 @@ class HOC(Estimator):
         if not getattr(self, "_data", None):
             raise LabelNoiseError(
                 "Expected an estimate that was fitted to labels of examples, but it was loaded, or "
-                "fitted to counted triples: use fit"
+                "fitted to counted triples or to shards: use fit, with an array in memory"
             )
         if "model" not in self._data:
             X, neighbors = self._data["X"], self._data["neighbors"]
@@ -722,6 +734,11 @@ def _stages(progress: Progress | None) -> Callable[[str], Callable[[int, int], N
         return None if progress is None else lambda done, total: progress(name, done, total)
 
     return stage
+
+
+def _in_shards(X: Any) -> bool:
+    """Whether it is a Dask array or `labelnoise.distributed.Shards`: neither is imported here."""
+    return type(X).__module__.startswith(("dask.array", "labelnoise.distributed"))
 
 
 def _checked_weight(center_weight: Any, n: int) -> np.ndarray:
