@@ -35,6 +35,7 @@ _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
 _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
 _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
+_MOST_TRAINED, _MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
 
 
@@ -186,7 +187,8 @@ def noisy_posteriors(
     right for hundreds of examples, where 1 overfits, and makes no difference for many.
     """
     expect_whole("n_splits", n_splits, 2)
-    X, labels, _ = _standardised(X, y, n_classes)
+    X = _features(X)
+    labels = as_labels(y, len(X), n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
     return softmax(out_of_fold_scores(X, labels, np.eye(n_classes), C, fold), axis=1)
 
@@ -197,19 +199,33 @@ def out_of_fold_scores(
     T: np.ndarray,
     C: float,
     fold: np.ndarray,
+    order: np.ndarray | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
     """Scores (N, K) float32 of the clean class, whose softmax is h, by models of the other folds.
 
-    `fold` (N,) has numbers from 0 on; `step` is called after each. X is standardised.
+    `fold` (N,) has numbers from 0 on; `order` (N,) is that in which examples are trained on, as
+    rounding depends on it; `step` is called after each fold. X may be on disk: a model is trained
+    on at most 200,000 rows, and a gigabyte.
     """
-    result = np.empty((len(X), len(T)), np.float32)
+    scaler, blocks = StandardScaler(), list(row_blocks(*X.shape))
+    for rows in blocks:
+        scaler.partial_fit(X[rows].astype(np.float64))
+    order = np.arange(len(X)) if order is None else order
+    models = []
     for number in range(fold.max() + 1):
-        held_out = fold == number
-        weights, _ = _fit_softmax(X[~held_out], labels[~held_out], T, C, maxiter=100, ftol=1e-6)
-        weights = weights.astype(np.float32)
-        result[held_out] = X[held_out] @ weights[:, :-1].T + weights[:, -1]
+        rows = order[fold[order] != number]
+        rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // X.shape[1]))]
+        scaled = scaler.transform(X[rows].astype(np.float32, copy=False))
+        models.append(_fit_softmax(scaled, labels[rows], T, C, maxiter=100, ftol=1e-6)[0])
         step()
+    weights = np.stack(models).astype(np.float32)
+    result = np.empty((len(X), len(T)), np.float32)
+    for rows in blocks:
+        scaled, own = scaler.transform(X[rows].astype(np.float32, copy=False)), fold[rows]
+        for number, of_fold in enumerate(weights):
+            there = own == number
+            result[rows][there] = scaled[there] @ of_fold[:, :-1].T + of_fold[:, -1]
     return result
 
 

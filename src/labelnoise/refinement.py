@@ -18,12 +18,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import thread_count
+from labelnoise._blocks import row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import _standardised, out_of_fold_scores
+from labelnoise.linear import out_of_fold_scores
 
 _FOLDS = 3
 _C = 0.03  # of the linear model, as in `noisy_posteriors`
@@ -171,15 +171,12 @@ def refine(
             progress(next(done), steps)
 
     # In an order that is the data's own: rows may come in any.
-    direction = np.random.default_rng(0).standard_normal((X.shape[1], 1))
-    place = (X @ direction.astype(X.dtype))[:, 0]
+    direction = np.random.default_rng(0).standard_normal(X.shape[1])
+    place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
     order = np.lexsort((place, labels))
-    labels, number = labels[order], np.empty(len(order), int)
-    number[order] = np.arange(len(order))
-    neighbors = number[neighbors[order]]
-    X, sources = X[order], None if sources is None else sources[order]
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
-    scores = _scores(X, labels, neighbors, T, sources, step)
+    scores = _scores(X, labels, neighbors, T, order, sources, step)[:, order]
+    labels = labels[order]
     model = _CleanModel(scores, labels, of_triples)
     fits = []
     for start in (np.full((K, K), 1 / K), T):
@@ -248,14 +245,14 @@ def _scores(
     labels: np.ndarray,
     neighbors: np.ndarray,
     T: np.ndarray,
+    order: np.ndarray,
     sources: np.ndarray | None,
     step: Callable[[], None],
 ) -> np.ndarray:
     """(m, N, K) log-scores of each clean class: by features, and by so many neighbours."""
     n, K = len(labels), len(T)
-    X, _, _ = _standardised(X, labels, K)
-    unit = np.arange(n) if sources is None else np.unique(sources, return_inverse=True)[1]
-    linear = out_of_fold_scores(X, labels, T, _C, unit % _FOLDS, step)
+    fold = np.argsort(order) if sources is None else np.unique(sources, return_inverse=True)[1]
+    linear = out_of_fold_scores(X, labels, T, _C, fold % _FOLDS, order, step)
     suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
     suggested /= suggested.sum(axis=1, keepdims=True)
     before = _VOTES_BEFORE * K * suggested.mean(axis=0) + 1e-6

@@ -1,0 +1,157 @@
+"""The GPU's search, run on the CPU, against the CPU's own."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from labelnoise import LabelNoiseError, gpu
+from labelnoise.gpu import nearest_on_device
+from labelnoise.neighbors import nearest_neighbors
+
+
+@pytest.fixture(params=["cosine", "euclidean"])
+def metric(request):
+    return request.param
+
+
+def assert_same(X, k, metric, **settings):
+    found = nearest_on_device(X, k, metric, "cpu", **settings)
+    expected = nearest_neighbors(np.asarray(X), k, metric)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-9, atol=1e-12)
+
+
+def halved(points, rows, made=gpu._Points._made_near):
+    """Near rows as a GPU has them: in half precision, and multiplied in more."""
+    return [near.half().to(near.dtype) for near in made(points, rows)]
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 50])
+def test_finds_what_the_cpu_finds(k, metric, rng):
+    """Over several tiles and an odd number of rows and columns."""
+    assert_same(rng.standard_normal((4321, 13)), k, metric, tile=2048)
+
+
+@pytest.mark.parametrize("n", [2, 3, 9, 60])
+def test_few_rows(n, metric, rng):
+    """All other rows are neighbours."""
+    assert_same(rng.standard_normal((n, 3)), n - 1, metric)
+
+
+def test_ties_go_to_the_next_row(metric, rng):
+    """On a small grid most distances are tied."""
+    assert_same(rng.integers(1, 4, (500, 3)), 7, metric)
+
+
+def test_more_copies_than_candidates(metric, rng):
+    """The neighbours of a row that has 99 copies are the next two of them."""
+    assert_same(np.tile(rng.standard_normal((5, 4)), (100, 1)), 2, metric)
+
+
+def test_zero_rows(metric, rng):
+    """A zero row has cosine 0 with every row."""
+    X = rng.standard_normal((300, 4)) * (rng.random((300, 1)) > 0.2)
+    assert_same(X, 2, metric)
+
+
+def test_an_outlier_does_not_hide_neighbours(metric, rng):
+    """Beside one row ever so far out, the others are too close for the fast products."""
+    assert_same(np.vstack([rng.standard_normal((200, 4)), np.full((1, 4), 1e9)]), 2, metric)
+
+
+def test_half_precision_is_made_good(metric, rng, monkeypatch):
+    """Rows too close for half precision, and others, have their exact neighbours."""
+    monkeypatch.setattr(gpu._Points, "_made_near", halved)
+    close = 1 + 1e-4 * rng.standard_normal((300, 8))
+    assert_same(np.vstack([close, rng.standard_normal((300, 8))]), 2, metric)
+
+
+def test_few_rows_are_searched_again(metric, rng, monkeypatch):
+    """Half precision settles nearly all rows of ordinary data."""
+    again = []
+    search = gpu._candidates_float64
+    monkeypatch.setattr(
+        gpu, "_candidates_float64", lambda p, rows, k: again.append(len(rows)) or search(p, rows, k)
+    )
+    monkeypatch.setattr(gpu._Points, "_made_near", halved)
+    assert_same(rng.standard_normal((3000, 64)), 2, metric)
+    assert sum(again) < 30
+
+
+def test_short_memory_changes_nothing(metric, rng, monkeypatch):
+    """Features that the device cannot hold are sent in pieces, from a memory map too."""
+    X = rng.standard_normal((2500, 5)).astype(np.float32)
+    X.setflags(write=False)
+    plain = nearest_on_device(X, 3, metric, "cpu", tile=2048)
+    for free in (0, 240_000, 900_000):  # the last two for half precision alone, by metric
+        monkeypatch.setattr(gpu, "_free_bytes", lambda device, free=free: free)
+        pieces = nearest_on_device(X, 3, metric, "cpu", tile=2048)
+        np.testing.assert_array_equal(pieces.indices, plain.indices)
+        np.testing.assert_array_equal(pieces.distances, plain.distances)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int32])
+def test_tensors_are_left_as_they_are(dtype, rng):
+    """A tensor of any number type is searched as an array is, and not written to."""
+    X = torch.from_numpy(rng.integers(-50, 50, (100, 6))).to(dtype)
+    before = X.clone()
+    assert_same(X, 2, "euclidean")
+    assert X.equal(before)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_huge_and_tiny_scales(scale, metric, rng):
+    """Values whose squares overflow or vanish."""
+    assert_same(rng.standard_normal((50, 4)) * scale, 2, metric)
+
+
+def test_progress_counts_tiles(rng):
+    """The last call says that all is done: three tiles of a symmetric two by two."""
+    calls = []
+    X = rng.standard_normal((3000, 2))
+    nearest_on_device(X, 1, device="cpu", tile=2000, progress=lambda *call: calls.append(call))
+    assert calls == [(2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": "manhattan"}, "metric"),
+        ({"k": 3}, "k = 3, n_samples = 3"),
+        ({"device": "warp drive"}, "warp drive"),
+        ({"device": "meta"}, "'cuda' or 'cpu'"),
+        ({"X": np.array([[1.0], [np.nan], [2.0]])}, "finite"),
+    ],
+)
+def test_bad_input_is_met_with_the_rule(change, message):
+    """The rule, then the value."""
+    settings = {"X": np.eye(3), "k": 1, "device": "cpu"} | change
+    with pytest.raises(LabelNoiseError, match=f"Expected.*{message}"):
+        nearest_on_device(**settings)
+
+
+def test_no_gpu_is_said(monkeypatch):
+    """Without a GPU, "cuda" is refused in one sentence."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(LabelNoiseError, match=r"Expected a GPU .* but it finds 0"):
+        nearest_on_device(np.eye(3), 1)
+
+
+def test_missing_torch_is_named(monkeypatch):
+    """Without PyTorch, the error says what to install."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "labelnoise.gpu")
+    with pytest.raises(LabelNoiseError, match=r'pip install "labelnoise\[torch\]"'):
+        importlib.import_module("labelnoise.gpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_real_gpu_finds_what_the_cpu_finds(metric, rng):
+    """From the host and on the device."""
+    X = rng.standard_normal((5000, 33)).astype(np.float32)
+    expected = nearest_neighbors(X, 7, metric).indices
+    for given in (X, torch.from_numpy(X).cuda()):
+        np.testing.assert_array_equal(nearest_on_device(given, 7, metric).indices, expected)
