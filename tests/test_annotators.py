@@ -12,6 +12,7 @@ from sklearn.base import clone
 from labelnoise import HOC, Consensus, LabelNoiseError, LabelNoiseWarning, transition_error
 from labelnoise.annotators import AnnotatorHOC, label_triples
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.noise import symmetric
 from labelnoise.scores import true_transition_matrix
 from labelnoise.solvers import latent, solve
 from labelnoise.solvers.latent import LatentClasses
@@ -457,6 +458,19 @@ def test_steps_that_run_out_are_said(alike, monkeypatch):
     monkeypatch.setattr(latent, "_START_STEPS", 1)
     with pytest.warns(LabelNoiseWarning, match="ran out of its"):
         AnnotatorHOC(per_annotator=True, unlabeled=-1).fit(alike[1])
+
+
+def test_prints_a_summary():
+    """The least exact annotator comes first; before fit it is scikit-learn's line."""
+    truth = np.random.default_rng(1).integers(0, 3, 900)
+    each = [symmetric(truth, rate, random_state=a).labels for a, rate in enumerate((0.1, 0.3, 0.2))]
+    est = AnnotatorHOC(per_annotator=True)
+    assert str(est) == "AnnotatorHOC(per_annotator=True)"
+    lines = str(est.fit(np.column_stack(each))).splitlines()
+    assert lines[0].startswith(f"{est.noise_rate_:.1%} of the labels are wrong")
+    assert [line.split(":")[0].strip() for line in lines[2:5]] == ["1", "2", "0"]
+    assert "Most frequent confusions:" in lines
+    assert str(est.diagnostics_).splitlines()[-1] == lines[-1]
 
 
 TABLE = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]])

@@ -220,6 +220,25 @@ def test_every_estimator_has_a_report(fitted, tmp_path):
     assert HOC().fit_consensus(est.consensus_).report().n_examples == 600
 
 
+@pytest.mark.parametrize("kind", [HOC, LocalHOC, GroupHOC, AnnotatorHOC])
+def test_the_snippet_to_copy_runs(fitted, tmp_path, monkeypatch, kind):
+    """It loads a file of this estimator, and finds the T that the report shows."""
+    X, labels, est = fitted
+    if kind is GroupHOC:
+        est = GroupHOC().fit(X, labels, groups=np.arange(600) % 2)
+    elif kind is LocalHOC:
+        est = LocalHOC(n_local=5, local_size=100, random_state=0).fit(X, labels)
+    elif kind is AnnotatorHOC:
+        est = AnnotatorHOC().fit(np.column_stack([labels, labels, labels]))
+    monkeypatch.chdir(tmp_path)
+    est.save("T.json")
+    report = est.report()
+    (code,) = re.findall(r"<pre[^>]*>(.*?ForwardClassifier.*?)</pre>", report.to_html(), re.S)[-1:]
+    found = {"X": X, "y": labels, "X_new": X}
+    exec(code[code.rindex("from labelnoise") :], found)
+    np.testing.assert_array_equal(found["model"].transition_matrix, report.transition_matrix)
+
+
 def test_page_says_what_was_found():
     """Headline, findings, errors, variation, suspects and the making are all in the text."""
     text = re.sub(r"\s+", " ", Page(sample().to_html()).text)

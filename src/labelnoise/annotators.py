@@ -36,10 +36,12 @@ from labelnoise._estimator import (
 )
 from labelnoise._labels import encode_labels
 from labelnoise.diagnostics import Diagnostics, check_solution
+from labelnoise.hoc import confusion_lines
 from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
 from labelnoise.solvers import class_order, solve
 from labelnoise.solvers.latent import LatentClasses, label_triples, solve_latent
 
+_LARGEST_LISTED = 10
 _SMALLEST_CHANCE = 0.01  # in judging which class is which
 
 
@@ -283,6 +285,23 @@ class AnnotatorHOC(Estimator):
         """Estimated share of wrong labels."""
         check_is_fitted(self)
         return float(1 - self.class_prior_ @ np.diag(self.transition_matrix_))
+
+    def __str__(self) -> str:
+        if not hasattr(self, "transition_matrix_"):
+            return repr(self)
+        classes, rates = [str(name) for name in self.classes_], self.noise_rates_
+        joint = self.class_prior_[:, None] * self.transition_matrix_
+        order = np.argsort(-rates, kind="stable")[:_LARGEST_LISTED]
+        more = f", the {_LARGEST_LISTED} least exact of them" if len(rates) > len(order) else ""
+        lines = [
+            f"{self.noise_rate_:.1%} of the labels are wrong, by an estimate from the labels of "
+            f"{len(rates)} annotators in {len(classes)} classes.",
+            f"Wrong by annotator{more}:",
+            *(f"  {self.annotators_[a]}: {rates[a]:.1%}" for a in order),
+            *confusion_lines(self.transition_matrix_, joint, classes),
+            str(self.diagnostics_),
+        ]
+        return "\n".join(lines)
 
     def _fit(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,12 @@ _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean cl
 _VOTES_BEFORE = 0.1  # a vote for each class before neighbours are counted
 _COMMON_PRECISION = 0.02  # of slopes a priori
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
-_PRIOR_LABELS = 10.0  # of each class, that the triples' T counts for: it decides what labels cannot
+_PRIOR_LABELS = (
+    1.0,
+    10.0,
+    20.0,
+)  # of each class, that the triples' T counts for: least, first, most
+_UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
 _ROWS = 4096  # in a block
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
@@ -40,7 +46,9 @@ _SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
+_MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
 _AT_BOUND = 1e-3
+_MOST_DEPENDENCE = 5.0  # that is told: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
 
@@ -110,7 +118,7 @@ class Refinement:
         )
         found, shown = (1 - float(p @ np.diag(T)) for T, p in estimates)
         low, high = sorted((found, shown))
-        factor = np.exp(abs(self.dependence))
+        factor = np.exp(min(abs(self.dependence), _MOST_DEPENDENCE))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
         sentence = (
             f"Noise does not seem to depend on how clear an example is, so the features tell "
@@ -153,8 +161,9 @@ def refine(
     that it was not trained on. Neighbours then vote, each with the clean class that its features
     and its label suggest. The model of the clean class is a softmax of these scores, weighted by a
     slope for each, and class; slopes and T together maximise the likelihood of the labels. No
-    score of an example has seen its own label. Where the labels cannot tell, as in classes that are
-    well apart, ten more labels of each class, as the triples' T would have them, decide.
+    score of an example has seen its own label. With the T that is found, all this is done again.
+    Where the labels cannot tell, as in classes that are well apart, some more labels of each class,
+    as the triples' T would have them, decide: 1 to 20, the more the wider T's intervals are.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
@@ -163,7 +172,7 @@ def refine(
     the triples' T gets a share: a quarter for b > 0, and for b < 0 the more the smaller b is.
     """
     K = len(of_triples)
-    steps = _FOLDS + 3
+    steps = 2 * _FOLDS + 4
     done = iter(range(1, steps + 1))
 
     def step() -> None:
@@ -175,14 +184,17 @@ def refine(
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
     order = np.lexsort((place, labels))
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
-    scores = _scores(X, labels, neighbors, T, order, sources, step)[:, order]
-    labels = labels[order]
-    model = _CleanModel(scores, labels, of_triples)
+    prepare = partial(_scores, X, labels, neighbors, order=order, sources=sources, step=step)
+    model = _CleanModel(prepare(T), labels[order], of_triples)
     fits = []
     for start in (np.full((K, K), 1 / K), T):
         fits.append(model.fit(model.start(start)))
         step()
-    parameters, value = max(fits, key=lambda fit: fit[1])
+    parameters, _ = model.fit_with_prior(max(fits, key=lambda fit: fit[1])[0])
+    T = (1 - _UNIFORM_AGAIN) * model.result(parameters)[1] + _UNIFORM_AGAIN / K
+    model = _CleanModel(prepare(T), labels[order], of_triples, model.prior_labels)
+    parameters, value = model.fit_with_prior(model.fit(model.start(T))[0])
+    step()
     clean, of_features, prior = model.result(parameters)
     dependence = _Dependence.of(clean)
     depending, gained = model.fit(np.append(parameters, [0, 0]), dependence, maxiter=80)
@@ -245,17 +257,19 @@ def _scores(
     labels: np.ndarray,
     neighbors: np.ndarray,
     T: np.ndarray,
+    *,
     order: np.ndarray,
     sources: np.ndarray | None,
     step: Callable[[], None],
 ) -> np.ndarray:
-    """(m, N, K) log-scores of each clean class: by features, and by so many neighbours."""
+    """(m, N, K) log-scores of each clean class, in order: by features, by so many neighbours."""
     n, K = len(labels), len(T)
     fold = np.argsort(order) if sources is None else np.unique(sources, return_inverse=True)[1]
     linear = out_of_fold_scores(X, labels, T, _C, fold % _FOLDS, order, step)
     suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
     suggested /= suggested.sum(axis=1, keepdims=True)
-    before = _VOTES_BEFORE * K * suggested.mean(axis=0) + 1e-6
+    share = suggested.mean(axis=0, dtype=np.float64).astype(np.float32)
+    before = _VOTES_BEFORE * K * share + 1e-6
     found, votes, counted = [linear], np.zeros((n, K), np.float32), 0
     for most in SCALES:
         if counted == neighbors.shape[1]:
@@ -264,7 +278,7 @@ def _scores(
             votes += suggested[column]
             counted += 1
         found.append(np.log(votes + before))
-    result = np.stack(found)
+    result = np.stack([scores[order] for scores in found])
     result -= result.mean(axis=2, keepdims=True)
     return result
 
@@ -276,8 +290,14 @@ class _CleanModel:
     and b and c, where the odds of a wrong label j have a factor ``exp(b * rank + c * likeness_j)``.
     """
 
-    def __init__(self, scores: np.ndarray, labels: np.ndarray, of_triples: np.ndarray) -> None:
-        K, self.expected = len(of_triples), of_triples
+    def __init__(
+        self,
+        scores: np.ndarray,
+        labels: np.ndarray,
+        of_triples: np.ndarray,
+        prior_labels: float = _PRIOR_LABELS[1],
+    ) -> None:
+        K, self.expected, self.prior_labels = len(of_triples), of_triples, prior_labels
         # Labels are sorted, so that a block has one column of T.
         self.scores = np.ascontiguousarray(scores.transpose(0, 2, 1))
         self.ends = np.searchsorted(labels, np.arange(K + 1))
@@ -330,8 +350,8 @@ class _CleanModel:
             penalty = (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
             by_slopes = by_slopes - _COMMON_PRECISION * common / self.K - _OWN_PRECISION * own
             T = _transition(ratios)
-            penalty -= _PRIOR_LABELS * (self.expected * np.log(T + 1e-12)).sum()
-            by_ratios += _PRIOR_LABELS * (self.expected - T)
+            penalty -= self.prior_labels * (self.expected * np.log(T + 1e-12)).sum()
+            by_ratios += self.prior_labels * (self.expected - T)
             by_logits = (by_ratios * (1 - ratios))[self.off]
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
@@ -343,6 +363,19 @@ class _CleanModel:
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             found = minimize(objective, start, **search)
         return found.x, -found.fun * self.n
+
+    def fit_with_prior(self, start: np.ndarray) -> tuple[np.ndarray, float]:
+        """Fit with a prior that is strong where the data leave T open, from a fit without.
+
+        Open is what chance does to T, beside how far T is from that of the triples.
+        """
+        draws = self.draws(start)
+        if draws is not None:
+            least, _, most = _PRIOR_LABELS
+            apart = ((self.result(start)[1] - self.expected) ** 2).sum()
+            left_open = draws.var(axis=0).sum() / max(apart, 1e-12)
+            self.prior_labels = float(np.clip(most * left_open, least, most))
+        return self.fit(start)
 
     def _sums(
         self,
@@ -420,7 +453,9 @@ class _CleanModel:
         right = np.diag(T)[:, None].astype(np.float32)
         information = np.diag(np.full(self.size, 1e-2))
         information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
+        every = 1 + int(self.n * self.size**2 / _MOST_OPERATIONS)
         for label, rows in self.blocks():
+            rows = slice(rows.start, rows.stop, every)
             h = self.clean(slopes, intercepts, rows)
             posterior, likely = _posterior(h, T[:, label])
             by_ratios = np.repeat((-posterior * right)[:, None], self.K, axis=1)
@@ -432,9 +467,9 @@ class _CleanModel:
                     by_ratios[self.off],
                 ]
             )
-            information += derivatives @ derivatives.T
+            information += every * (derivatives @ derivatives.T)
         found = ratios[self.off]
-        own = _PRIOR_LABELS * self.expected[self.off] / np.maximum(found, _AT_BOUND) ** 2
+        own = self.prior_labels * self.expected[self.off] / np.maximum(found, _AT_BOUND) ** 2
         information[first:, first:] += np.diag(own)
         free = np.append(np.ones(first, bool), found > _AT_BOUND)
         covariance = np.linalg.inv(information[np.ix_(free, free)])[first:, first:]

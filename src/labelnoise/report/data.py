@@ -107,6 +107,8 @@ class Report:
     class_prior: np.ndarray
     """(K,) estimated share of each true class."""
     noise_rate: float
+    estimator: str = "HOC"
+    """Name of its class."""
     findings: tuple[Finding, ...] = ()
     """What the estimate stands on."""
     interval: ConfidenceInterval | None = None

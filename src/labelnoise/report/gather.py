@@ -72,6 +72,7 @@ def report_of(
         transition_matrix=overall.transition_matrix_,
         class_prior=overall.class_prior_,
         noise_rate=overall.noise_rate_,
+        estimator=type(est).__name__,
         findings=tuple(overall.diagnostics_),
         interval=_quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
         n_examples=n,

@@ -32,6 +32,7 @@ def render(report: Report) -> str:
         "Suspects": section.suspects(report),
     }
     sections = {name: body for name, body in sections.items() if body}
+    alone = report.estimator in ("HOC", "AnnotatorHOC")
     html = Template(page).substitute(
         policy=f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; "
         f"img-src data:; base-uri 'none'; form-action 'none'",
@@ -45,6 +46,8 @@ def render(report: Report) -> str:
             f'<section id="{_id(name)}"><h2>{name}</h2>\n{body}\n</section>'
             for name, body in sections.items()
         ),
+        estimator=report.estimator,
+        matrix=f"est{'' if alone else '.global_'}.transition_matrix_",
         how="".join(
             f"<dt>{escape(what)}</dt><dd>{escape(said)}</dd>" for what, said in report.how.items()
         ),
