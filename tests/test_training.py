@@ -377,7 +377,7 @@ def test_each_example_has_its_own_matrix():
 
 def test_the_slack_is_added_once_and_learns():
     T = np.array([[0.7, 0.3], [0.2, 0.8]])
-    objective = Revised(Transitions(T))
+    objective = Revised(Transitions(T), ReweightLoss(through_weight=True))
     logits, labels = torch.randn(5, 2), torch.tensor([0, 1, 0, 1, 1])
     plain = Corrected(Transitions(T), ReweightLoss())([logits], labels, labels)
     loss = objective([logits], labels, labels)

@@ -81,6 +81,8 @@ class Run:
         Called as ``progress(phase, steps done, steps in all)``.
     on_epoch : callable, optional
         Called as ``on_epoch(run, phase, epoch)`` after each epoch; gives entries for the log.
+    compiled : bool, default=False
+        Let ``torch.compile`` fuse the layers: half a minute at first, then a quarter faster.
     """
 
     def __init__(
@@ -97,12 +99,13 @@ class Run:
         n_workers: int = 4,
         progress: Progress | None = None,
         on_epoch: OnEpoch | None = None,
+        compiled: bool = False,
     ) -> None:
         self.data, self.plan, self.network = data, plan, network
         self.features, self.seed = features, seed
         self.networks: list[Network] = []
         self.log: list[dict[str, Any]] = []
-        self._progress, self._on_epoch = progress, on_epoch
+        self._progress, self._on_epoch, self._compiled = progress, on_epoch, compiled
         self._rank, self._n_processes = _processes()
         self.device = _device(device)
         self._folder = None if folder is None else Path(folder)
@@ -149,12 +152,7 @@ class Run:
         self._n_phases += 1
         torch.manual_seed(self._seed_of(0))
         if fresh:
-            self.networks = [
-                build_network(self.network, self.n_classes, self._train.size).to(self.device)
-                for _ in range(objective.n_networks)
-            ]
-            for network in self.networks:
-                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.networks = [self._fresh_network() for _ in range(objective.n_networks)]
         objective.to(self.device)
         module = _Step(self.networks, objective, self.device)
         optimizer = self._optimizer(module, schedule, adam)
@@ -163,10 +161,12 @@ class Run:
         for epoch in range(len(records), schedule.n_epochs):
             began = time.perf_counter()
             rate = schedule.rate(epoch)
-            if stepper is None or rate != optimizer.param_groups[0]["lr"]:
-                for group in optimizer.param_groups:
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(rate)
+                else:
                     group["lr"] = rate
-                stepper = self._stepper(module, optimizer)
+            stepper = stepper or self._stepper(module, optimizer)
             objective.at_epoch(epoch)
             with torch.backends.cudnn.flags(enabled=True, benchmark=True):  # fixed shapes
                 loss = self._epoch(phase, stepper, schedule, epoch)
@@ -207,17 +207,26 @@ class Run:
         self.train("first", CrossEntropy(), self.plan.first)
         return self.representations()
 
+    def _fresh_network(self) -> Network:
+        network = build_network(self.network, self.n_classes, self._train.size).to(self.device)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self._compiled:
+            network.compile(dynamic=False)
+        return network
+
     def _seed_of(self, epoch: int) -> int:
         state = np.random.SeedSequence((self.seed, self._n_phases, epoch)).generate_state(1)
         return int(state[0])
 
     def _optimizer(self, module: _Step, schedule: Schedule, adam: bool) -> torch.optim.Optimizer:
         on_gpu = self.device.type == "cuda"
+        # On a GPU a tensor, so that a recorded step can be replayed with another rate.
+        rate = torch.ones((), device=self.device) if on_gpu else 1.0
         if adam:
-            return torch.optim.Adam(module.parameters(), capturable=on_gpu)
+            return torch.optim.Adam(module.parameters(), lr=rate, capturable=on_gpu)
         return torch.optim.SGD(
             module.parameters(),
-            lr=1.0,
+            lr=rate,
             momentum=_MOMENTUM,
             weight_decay=schedule.weight_decay,
             fused=on_gpu,
@@ -240,7 +249,7 @@ class Run:
         done, total = epoch * len(order), schedule.n_epochs * len(order)
         own = [numbers[self._rank :: self._n_processes] for numbers in order]
         loss = torch.zeros((), device=self.device)
-        batches = self._train.batches(own, augment=True, seed=seed + self._rank)
+        batches = self._train.batches(own, schedule.augment, seed=seed + self._rank)
         for number, (index, images) in enumerate(zip(own, batches, strict=True)):
             where = torch.from_numpy(index).to(self.device, non_blocking=True)
             loss += stepper(images, self._labels[where], where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -192,7 +192,7 @@ class TRevision(Anchored):
     def revise(self, run: Run, transitions: Transitions) -> dict[str, Any]:
         """Train with T, then on with a slack on it."""
         run.train("reweighted", Corrected(transitions, ReweightLoss()), run.plan.final)
-        objective = Revised(transitions)
+        objective = Revised(transitions, ReweightLoss(through_weight=True))
         schedule = _continued(run.plan.final, self.rate)
         run.train("final", objective, schedule, fresh=False, adam=True)
         if transitions.matrices.ndim > 2:
@@ -426,13 +426,8 @@ def _epochs(share: float, run: Run) -> int:
 
 
 def _continued(schedule: Schedule, rate: float) -> Schedule:
-    """A further training, as long as the last rate of the one before."""
-    return Schedule(
-        ((rate, schedule.rates[-1][1]),),
-        batch_size=schedule.batch_size,
-        weight_decay=schedule.weight_decay,
-        balanced_batches=schedule.balanced_batches,
-    )
+    """A further training, a third as long as the one before."""
+    return replace(schedule, rates=((rate, max(1, round(schedule.n_epochs / 3))),))
 
 
 METHODS: dict[str, type[Method]] = {

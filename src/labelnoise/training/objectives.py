@@ -98,14 +98,14 @@ class Corrected(Objective):
 
 
 class Revised(Objective):
-    """The reweighted loss, with a slack on T that is learnt beside the network."""
+    """A corrected loss, with a slack on T that is learnt beside the network."""
 
-    def __init__(self, transitions: Transitions) -> None:
+    def __init__(self, transitions: Transitions, loss: ForwardLoss | ReweightLoss) -> None:
         super().__init__()
         n_classes = transitions.matrices.shape[-1]
         self.transitions = transitions
         self.slack = nn.Parameter(torch.zeros(n_classes, n_classes))
-        self.loss = ReweightLoss(through_weight=True)
+        self.loss = loss
 
     def revised(self, T: Tensor) -> Tensor:
         """T with the slack added once, its rows made to sum to 1 again."""
@@ -113,7 +113,7 @@ class Revised(Objective):
         return moved / moved.sum(-1, keepdim=True).clamp_min(1e-12)
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
-        """Mean reweighted loss under the revised T."""
+        """Mean corrected loss under the revised T."""
         value: Tensor = self.loss(logits[0], labels, self.revised(self.transitions(index)))
         return value
 
