@@ -332,13 +332,15 @@ def finished() -> list[dict]:
 
 
 def render() -> str:
-    """A Markdown page: a table for tuning cells, one for reporting cells, and a summary."""
+    """A Markdown page: a summary, a table for reporting cells, one for tuning cells."""
     out = io.StringIO()
-    print(__doc__.split("\n\n")[0], file=out)
+    print(f"# Accuracy\n\n{__doc__.split(chr(10) * 2)[0]}", file=out)
     results = finished()
     for what in ("reporting", "tuning"):
         keys = {(c.features, c.noise, c.seed) for c in cells(what)}
         chosen = [r for r in results if (r["features"], r["noise"], r["seed"]) in keys]
+        if what == "reporting":
+            print(summary(chosen), file=out)
         names = [n for n in ESTIMATORS if any(r["estimator"] == n for r in chosen)]
         print(f"\n## Cells for {what}\n\nMean error over seeds (worst in brackets).\n", file=out)
         print("| features | noise | " + " | ".join(names) + " |", file=out)
@@ -347,6 +349,33 @@ def render() -> str:
             row = list(_row(chosen, features, kind, names))
             print(f"| {features} | {kind} | " + " | ".join(row) + " |", file=out)
     return out.getvalue()
+
+
+def summary(results: list[dict]) -> str:
+    """How the default compares with the best peer of each cell, and with each peer."""
+    of_cell: dict[tuple, dict[str, float]] = {}
+    for r in results:
+        error = np.inf if r["error"] is None else r["error"]
+        of_cell.setdefault((r["features"], r["noise"], r["seed"]), {})[r["estimator"]] = error
+    full = {c: e for c, e in of_cell.items() if {"HOC()", *PEERS} <= e.keys()}
+    others = {"the best peer of the cell": [min(e[p] for p in PEERS) for e in full.values()]}
+    others |= {p: [e[p] for e in full.values()] for p in (*PEERS, "triples")}
+    ours = np.array([e["HOC()"] for e in full.values()])
+    lines = [
+        f"\n## HOC() against others, {len(full)} reporting cells (features, noise and seed)\n",
+        "| other | not worse in | at most 1.3 times in | geometric mean of ours / its | "
+        "its mean error (ours) |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, errors in others.items():
+        theirs = np.array(errors)
+        ratio, known = ours / theirs, np.isfinite(theirs)
+        lines.append(
+            f"| {name} | {np.mean(ratio <= 1):.0%} | {np.mean(ratio <= 1.3):.0%} | "
+            f"{np.exp(np.log(ratio[known]).mean()):.2f} | "
+            f"{theirs[known].mean():.3f} ({ours[known].mean():.3f}) |"
+        )
+    return "\n".join(lines)
 
 
 def _row(results: list[dict], features: str, kind: str, names: list[str]) -> Iterator[str]:

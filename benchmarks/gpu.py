@@ -19,6 +19,7 @@ import torch
 from tables import table
 
 from labelnoise.gpu import nearest_on_device
+from labelnoise.neighbors import nearest_neighbors
 
 SIZES = ((100_000, 512), (1_000_000, 512), (1_000_000, 2048))
 RUNS = 3
@@ -93,7 +94,17 @@ def recall(found: np.ndarray, X: torch.Tensor, k: int) -> float:
     return hits / (len(sample) * k)
 
 
+def check() -> None:
+    """From the host and on the device, by both metrics, the neighbours are those of the CPU."""
+    X = np.random.default_rng(0).standard_normal((5000, 33)).astype(np.float32)
+    for metric in ("cosine", "euclidean"):
+        expected = nearest_neighbors(X, 7, metric).indices
+        for given in (X, torch.from_numpy(X).cuda()):
+            np.testing.assert_array_equal(nearest_on_device(given, 7, metric).indices, expected)
+
+
 def main() -> None:
+    check()
     torch.manual_seed(0)
     for search in (ours, topk, products):  # libraries are loaded
         search(clusters(40_000, 512), 2)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from labelnoise import LabelNoiseError, gpu
+from labelnoise import HOC, LabelNoiseError, gpu
 from labelnoise.gpu import nearest_on_device
 from labelnoise.neighbors import nearest_neighbors
+from tests.conftest import clusters
 
 
 @pytest.fixture(params=["cosine", "euclidean"])
@@ -148,10 +149,35 @@ def test_missing_torch_is_named(monkeypatch):
         importlib.import_module("labelnoise.gpu")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_real_gpu_finds_what_the_cpu_finds(metric, rng):
-    """From the host and on the device."""
-    X = rng.standard_normal((5000, 33)).astype(np.float32)
-    expected = nearest_neighbors(X, 7, metric).indices
-    for given in (X, torch.from_numpy(X).cuda()):
-        np.testing.assert_array_equal(nearest_on_device(given, 7, metric).indices, expected)
+def test_the_front_door_takes_a_device(monkeypatch):
+    """An exact search goes to the device; "auto" looks for a GPU only where it would pay."""
+    X = np.random.default_rng(0).standard_normal((300, 5))
+    asked = []
+
+    def searched(X, k, metric, device, **_):
+        asked.append(device)
+        return nearest_on_device(X, k, metric, "cpu")
+
+    monkeypatch.setattr("labelnoise.gpu.nearest_on_device", searched)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    expected = nearest_neighbors(X, 2).indices
+    assert asked == []
+    for device in ("auto", "cuda:1"):
+        np.testing.assert_array_equal(nearest_neighbors(X, 2, device=device).indices, expected)
+    assert asked == ["cuda:1"]
+    monkeypatch.setattr("labelnoise.neighbors._WORTH_A_GPU", 0)
+    monkeypatch.setattr("labelnoise.neighbors._LONGEST", 0)
+    found = nearest_neighbors(X, 2, search="auto", device="auto").indices
+    np.testing.assert_array_equal(found, expected)
+    nearest_neighbors(X, 2, search="approximate", device="cuda")
+    nearest_neighbors(X, 2, sources=np.arange(300) // 2, device="cuda")
+    assert asked == ["cuda:1", "cuda"]
+    X, y = clusters(3, 300, seed=0)
+    est = HOC(device="cuda").fit(X, y)
+    assert asked[2:] == ["cuda"]
+    assert "search" not in {finding.name for finding in est.diagnostics_}
+
+
+def test_a_device_that_is_none_is_refused():
+    with pytest.raises(LabelNoiseError, match="Expected device 'cuda' or 'cpu'"):
+        HOC(device="toaster").fit(np.eye(6), [0, 1] * 3)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import kneighbors_graph
 
 from labelnoise import LabelNoiseError
-from labelnoise.neighbors import given_neighbors, nearest_neighbors
+from labelnoise.neighbors import given_neighbors, joined_neighbors, nearest_neighbors
 
 
 def all_pairs(X, k, metric, sources=None):
@@ -305,3 +305,25 @@ def test_unusable_neighbours_stand_behind():
         [0, 3],
         [0, 2],
     ]
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("new", [1, 30, 250])
+def test_new_rows_join(metric, new, rng):
+    """Old and new neighbours are those of a search among all, with copies and ties too."""
+    X = rng.integers(0, 3, (300, 4)).astype(float) + (1 if metric == "cosine" else 0)
+    X[::3] = rng.standard_normal((100, 4))
+    known = nearest_neighbors(X[:-new], 5, metric).indices
+    expected = nearest_neighbors(X, 5, metric).indices
+    np.testing.assert_array_equal(joined_neighbors(X, known, metric), expected)
+
+
+def test_rows_that_are_not_copied(monkeypatch, rng):
+    """Features too large for a copy in float32 have the same neighbours."""
+    X = rng.standard_normal((200, 6))
+    for metric in ("cosine", "euclidean"):
+        expected = nearest_neighbors(X, 3, metric, tile=64).indices
+        with monkeypatch.context() as patch:
+            patch.setattr("labelnoise.neighbors._LARGEST_COPY", 100)
+            found = nearest_neighbors(X, 3, metric, tile=64).indices
+        np.testing.assert_array_equal(found, expected)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._files import write_then_rename
+from labelnoise._files import expect_room, write_then_rename
 from labelnoise._labels import class_names, encode_labels
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "labelnoise estimate"
 _VERSION = 1
+_JSON_FACTOR = 10  # bytes of memory for one of a file
+_USUAL = 1e9  # features larger than it, or all smaller than its inverse, are scaled
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Estimator(BaseEstimator):
     """
 
     _stored: ClassVar[dict[str, Stored]]
+    _scale = 1.0  # of features, where squares and float32 would not hold them
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
@@ -87,27 +90,39 @@ class Estimator(BaseEstimator):
         expect_two_classes(classes, labels)
         return X, labels, classes
 
-    def _features(self, X: Any) -> np.ndarray:
+    def _features(self, X: Any, reset: bool = True) -> np.ndarray:
+        """Finite numbers, scaled by a power of 2 if they are huge or tiny: as in the last `fit`."""
         if sp.issparse(X):
             raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
-            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
-        except ValueError as error:
+            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        except (TypeError, ValueError) as error:
             raise LabelNoiseError(str(error)) from error
         if X.dtype.kind not in "fiub":
             raise LabelNoiseError(f"Expected features to be numbers, but their type is {X.dtype}")
-        if len(X) < 3:
+        if reset and len(X) < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {len(X)}")
-        if X.dtype.kind == "f":
+        if X.dtype.itemsize > 8 or not X.dtype.isnative:
+            with np.errstate(over="ignore"):
+                X = X.astype(np.float64)
+        largest = max(float(X.max()), -float(X.min()))
+        if not np.isfinite(largest):
             finite = np.isfinite(X)
-            if not finite.all():
-                row, column = np.argwhere(~finite)[0]
-                raise LabelNoiseError(
-                    f"Expected finite features, but X contains NaN or infinity: row {row}, "
-                    f"column {column} is {X[row, column]} ({(~finite).sum()} such values in "
-                    f"{(~finite).any(axis=1).sum()} rows). Fill them in or drop those rows"
-                )
-        return X
+            row, column = np.argwhere(~finite)[0]
+            raise LabelNoiseError(
+                f"Expected finite features, but X contains NaN or infinity: row {row}, "
+                f"column {column} is {X[row, column]} ({(~finite).sum()} such values in "
+                f"{(~finite).any(axis=1).sum()} rows). Fill them in or drop those rows"
+            )
+        if reset:
+            usual = largest == 0 or 1 / _USUAL < largest < _USUAL
+            self._scale = 1.0 if usual else 2.0 ** -np.log2(largest).clip(-1000).round()
+        if largest * self._scale > _USUAL**2:
+            raise LabelNoiseError(
+                f"Expected features on the scale of those that the estimate was fitted to, but "
+                f"there is one of size {largest:.3g}"
+            )
+        return X if self._scale == 1 else X.astype(np.float64) * self._scale
 
     def _usable_rows(
         self, X: Any, labels: np.ndarray, neighbors: Any, least: int
@@ -140,7 +155,8 @@ class Estimator(BaseEstimator):
                 f"Expected n_neighbors < the number of labelled examples, but n_neighbors = "
                 f"{least}, and there are {len(rows)}"
             )
-        return rows, [*notes, check_duplicates(X[rows], labels[rows])]
+        X = X if len(rows) == len(X) else X[rows]
+        return rows, [*notes, check_duplicates(X, labels[rows])]
 
     def _neighbors(
         self,
@@ -150,11 +166,14 @@ class Estimator(BaseEstimator):
         sources: np.ndarray | None,
         n_neighbors: int,
         progress: Progress | None = None,
+        **how: Any,
     ) -> Neighbors:
         """The neighbours that are given, or those found, outside each example's source."""
         if given is not None:
             return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
-        return nearest_neighbors(X, n_neighbors, self.metric, sources=sources, progress=progress)
+        return nearest_neighbors(
+            X, n_neighbors, self.metric, sources=sources, progress=progress, **how
+        )
 
     def report(
         self,
@@ -229,11 +248,12 @@ class Estimator(BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an estimate that `save` wrote."""
         try:
+            expect_room(path, _JSON_FACTOR * os.path.getsize(path))
             content = json.loads(Path(path).read_text("utf-8"))
             if content["format"] != _FORMAT or content["version"] != _VERSION:
                 raise ValueError(f"its format is {content['format']!r}, {content['version']!r}")
             return cls._from_content(content)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
             raise LabelNoiseError(
                 f"Expected an estimate written by {cls.__name__}.save, or by labelnoise estimate "
                 f"--out X.json, but {path} cannot be read as one: {error}"
@@ -289,7 +309,7 @@ def _plain(value: Any) -> Any:
 
 def expect_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Meet a setting that has a few values."""
-    if value not in allowed:
+    if not (isinstance(value, str) and value in allowed):
         raise LabelNoiseError(f"Expected {name} to be one of {allowed}, but {name} = {value!r}")
 
 
@@ -304,7 +324,9 @@ def expect_whole(name: str, value: Any, least: int) -> None:
 def expect_shrinkage(value: Any) -> None:
     """Meet a setting that is "auto" or how much something else counts."""
     number = isinstance(value, int | float | np.number)
-    if value != "auto" and not (number and 0 <= float(value) < np.inf):
+    if not (isinstance(value, str) and value == "auto") and not (
+        number and 0 <= float(value) < np.inf
+    ):
         raise LabelNoiseError(
             f'Expected shrinkage to be "auto" or a finite number >= 0, but shrinkage = {value!r}'
         )

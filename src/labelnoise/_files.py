@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from labelnoise._errors import LabelNoiseError
+
+_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP_FILES = (  # limit and use: version 2, version 1
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 @contextmanager
@@ -41,3 +47,24 @@ def write_then_rename(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         ) from error
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def expect_room(path: str | os.PathLike[str], n_bytes: int) -> None:
+    """Meet a file that unpacks to more than memory holds, before it is unpacked."""
+    if n_bytes > (free := free_memory()):
+        raise LabelNoiseError(
+            f"Expected data that fit into the {free / 2**30:.1f} GiB of memory that are free, but "
+            f"{path} needs {n_bytes / 2**30:.1f} GiB"
+        )
+
+
+def free_memory() -> float:
+    """Bytes that this process may still use; infinity where the system does not tell."""
+    found = [float("inf")]
+    with suppress(OSError, ValueError, IndexError):
+        line = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2]
+        found.append(1024 * int(line.split()[0]))
+    for limit, use in _CGROUP_FILES:
+        with suppress(OSError, ValueError):  # the limit may be the word "max"
+            found.append(int((_CGROUP / limit).read_text()) - int((_CGROUP / use).read_text()))
+    return min(found)

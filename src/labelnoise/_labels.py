@@ -72,7 +72,7 @@ def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
             ) from error
     else:
         values = np.asarray(y)
-    if values.ndim != 1 and values.shape != (len(values), 1):
+    if values.ndim != 1 and values.shape[1:] != (1,):
         rule = "one label for each example" if name == "y" else "a list of labels"
         raise LabelNoiseError(f"Expected {rule}, but {name} has shape {values.shape}")
     if values.dtype.kind == "c":

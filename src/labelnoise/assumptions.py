@@ -57,6 +57,7 @@ def check_assumptions(
     *,
     sources: np.ndarray | None = None,
     progress: Progress | None = None,
+    **how: Any,
 ) -> tuple[NeighborAgreement, tuple[Finding, ...]]:
     """Look at what the estimate (T, p) rests on: all of the checks below.
 
@@ -74,8 +75,10 @@ def check_assumptions(
         Examples of one source are not taken for neighbours of each other.
     progress : callable, optional
         Called as ``progress(done, total)`` during the neighbour search.
+    how
+        `search` and `device`, as `labelnoise.neighbors.nearest_neighbors` takes them.
     """
-    near = nearest_neighbors(X, N_NEIGHBORS, metric, sources=sources, progress=progress)
+    near = nearest_neighbors(X, N_NEIGHBORS, metric, sources=sources, progress=progress, **how)
     posteriors = noisy_posteriors(X, labels, K)
     return neighbor_agreement(near, labels), (
         check_ranks_agree(labels, near.indices, K),

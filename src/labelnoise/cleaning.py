@@ -22,7 +22,7 @@ from labelnoise._estimator import expect_two_classes
 from labelnoise._labels import class_names
 from labelnoise.baselines import _probabilities
 from labelnoise.diagnostics import Finding
-from labelnoise.linear import _features, _fit_softmax, as_labels, fit_transition_layer
+from labelnoise.linear import _features, _fit_softmax, _scaled, as_labels, fit_transition_layer
 from labelnoise.neighbors import listed_neighbors, nearest_neighbors
 from labelnoise.noise import _check_transition
 
@@ -80,6 +80,7 @@ def fit_clean_model(
     neighbors: Any = None,
     metric: str = "cosine",
     random_state: int = 0,
+    **how: Any,
 ) -> CleanModel:
     """Learn to tell the clean class of an example from all but its own label.
 
@@ -97,6 +98,8 @@ def fit_clean_model(
         Which examples are near.
     random_state : int, default=0
         For the folds.
+    how
+        `search` and `device`, as `labelnoise.neighbors.nearest_neighbors` takes them.
 
     Notes
     -----
@@ -119,7 +122,7 @@ def fit_clean_model(
     if neighbors is not None:
         near = listed_neighbors(neighbors, n, most).indices
     elif features is not None:
-        near = nearest_neighbors(features, most, metric).indices
+        near = nearest_neighbors(features, most, metric, **how).indices
     else:
         raise LabelNoiseError("Expected X or neighbors, but both are None")
     labelled = np.flatnonzero(labels >= 0)
@@ -356,10 +359,6 @@ def _agreement(posterior: np.ndarray, labels: np.ndarray, truth: np.ndarray) -> 
 def _checked(posterior: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     posterior = _probabilities(posterior)
     return posterior, as_labels(labels, len(posterior), posterior.shape[1], least=-1)
-
-
-def _scaled(scaler: StandardScaler, X: np.ndarray) -> np.ndarray:
-    return scaler.transform(X).astype(np.float32, copy=False)
 
 
 def _votes(labels: np.ndarray, near: np.ndarray, K: int) -> np.ndarray:

@@ -21,6 +21,7 @@ _MANY_DUPLICATES = 0.01
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
 _DRAWS = 5  # of the triples, to see what sampling alone does
+_LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
 _OVERLAP_PAIRS = 3_000_000
 
 
@@ -322,6 +323,49 @@ def _row_keys(X: np.ndarray) -> np.ndarray:
         bits = block.view(f"u{block.itemsize}").astype(np.uint64)
         keys[rows] = ((bits ^ (bits >> np.uint64(7))) * factors).sum(axis=1, dtype=np.uint64)
     return keys
+
+
+def check_search(
+    X: np.ndarray,
+    labels: np.ndarray,
+    neighbors: np.ndarray,
+    metric: str,
+    sources: np.ndarray | None,
+    T: np.ndarray,
+    p: np.ndarray,
+) -> Finding:
+    """How many of the nearest an approximate search found, and what the others would do to T.
+
+    A sample of rows is searched exactly. Its triples, with exact and with the found neighbours,
+    move the posterior joint of class and label by a little, to first order: one step of EM.
+    """
+    from labelnoise.approximate import found_share
+
+    rows, exact, recall = found_share(X, neighbors, metric, sources)
+
+    def joint(others: np.ndarray) -> np.ndarray:
+        triples = labels[np.column_stack([rows, others[:, :2]])]
+        share = p * T.T[triples].prod(axis=1)
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+        result = np.zeros_like(T)
+        for label in triples.T:
+            np.add.at(result.T, label, share / (3 * len(rows)))
+        return result
+
+    moved = p[:, None] * T + joint(exact) - joint(neighbors[rows])
+    moved = np.maximum(moved, 0)
+    mass = moved.sum(axis=1, keepdims=True)
+    moved = np.divide(moved, mass, out=T.copy(), where=mass > 0)
+    change = float(np.abs(moved - T).sum() / len(T))
+    advice = "" if recall >= _LEAST_FOUND else " Use search='exact'."
+    return Finding(
+        "search",
+        recall >= _LEAST_FOUND,
+        recall,
+        f"Neighbours were searched for approximately, and {recall:.2%} of the nearest were found "
+        f"(by {len(rows):,} examples that were searched exactly). Were all found, rows of T would "
+        f"change by about {change:.4f}.{advice}",
+    )
 
 
 def overlap_of(indices: np.ndarray, labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> float:

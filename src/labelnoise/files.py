@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._files import write_then_rename
+from labelnoise._files import expect_room, write_then_rename
 from labelnoise.encoders import _explained, _module, _read_csv, load_embedding, names_file
 
 TABLES = (".csv", ".parquet", ".arrow", ".feather")
@@ -111,6 +111,8 @@ def read_labels(source: str, features: Features | None = None, column: str = "la
     else:
         labels = _label_column(path, key, column)
     array = labels.array
+    with _explained(f"Expected labels, but those in {source} cannot be read"):
+        array.tolist()  # texts of an array need not be Unicode
     if not array.size or (array.ndim != 1 and array.shape[1:] != (1,)):
         raise LabelNoiseError(
             f"Expected one label for each example in {source}, but the shape is {array.shape}"
@@ -271,6 +273,7 @@ def _npz_member(archive: zipfile.ZipFile, raw: BinaryIO, info: zipfile.ZipInfo) 
             if not dtype.hasobject and 0 not in shape:
                 order: Any = "F" if by_columns else "C"
                 return np.memmap(raw, dtype, "r", raw.tell(), shape, order)
+    expect_room(f"{info.filename} in {archive.filename}", info.file_size)
     with archive.open(info) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -324,17 +327,26 @@ def _is_number(text: str) -> bool:
 
 
 def _arrow_table(path: Path) -> Any:
-    arrow = _module("pyarrow", _FORMATS_EXTRA)
     with _explained(f"Expected a table, but {path} cannot be read"):
-        if path.suffix.lower() == ".parquet":
-            parquet = _module("pyarrow.parquet", _FORMATS_EXTRA)
-            return parquet.ParquetFile(path, memory_map=True).read()
-        source = arrow.memory_map(str(path))
-        try:
-            return arrow.ipc.open_file(source).read_all()
-        except arrow.ArrowInvalid:
-            source.seek(0)
-            return arrow.ipc.open_stream(source).read_all()
+        table = (_parquet if path.suffix.lower() == ".parquet" else _arrow)(path)
+        table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
+        return table
+
+
+def _parquet(path: Path) -> Any:
+    file = _module("pyarrow.parquet", _FORMATS_EXTRA).ParquetFile(path, memory_map=True)
+    expect_room(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
+    return file.read()
+
+
+def _arrow(path: Path) -> Any:
+    arrow = _module("pyarrow", _FORMATS_EXTRA)
+    source = arrow.memory_map(str(path))
+    try:
+        return arrow.ipc.open_file(source).read_all()
+    except arrow.ArrowInvalid:
+        source.seek(0)
+        return arrow.ipc.open_stream(source).read_all()
 
 
 def _arrow_features(path: Path, key: str | None) -> tuple[np.ndarray, list[str] | None]:

@@ -71,8 +71,8 @@ def nearest_on_device(
     progress : callable, optional
         Called as ``progress(tiles_done, tiles)``.
     tile : int
-        Rows in a tile, rounded up to a multiple of 2048. It changes speed and memory, which is
-        about N * tile / 4 bytes beside the features, not the result.
+        Rows in a tile, rounded up to a multiple of 2048; fewer where memory is short. It changes
+        speed and memory, which is about N * tile / 4 bytes beside the features, not the result.
 
     Returns
     -------
@@ -93,7 +93,10 @@ def nearest_on_device(
     with torch.no_grad(), _full_accumulation():
         points = _Points(X, metric, _checked(device))
         count = min(k + _SPARE, points.n - 1)
-        best, groups = _best_groups(points, k + _SPARE, _round_up(tile, _BLOCK), progress)
+        tile = _round_up(tile, _BLOCK)
+        while tile > _BLOCK and points.n * tile // 4 > (1 - _SHARE) * _free_bytes(points.device):
+            tile = _round_up(tile // 2, _BLOCK)
+        best, groups = _best_groups(points, k + _SPARE, tile, progress)
         candidates, worst = _candidates(points, best, groups, count)
         everyone = torch.arange(points.n, device=points.device)
         indices, gap = _rank(points, everyone, candidates, k)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
@@ -23,14 +23,16 @@ from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import (
     Diagnostics,
     Finding,
+    check_duplicates,
     check_fit,
     check_guarantee,
     check_rows,
+    check_search,
     check_solution,
     overlap_of,
 )
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
-from labelnoise.neighbors import METRICS
+from labelnoise.neighbors import METRICS, SEARCHES, chosen_search, joined_neighbors
 from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
 
@@ -43,7 +45,7 @@ Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
 SCALES = (2, 6, 18)  # so many nearest neighbours vote when T is refined
-_LARGEST = 50_000_000  # examples times classes, for T to be refined
+LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
@@ -75,6 +77,14 @@ class HOC(Estimator):
         variance under heavy noise, and a little more bias, as further neighbours differ more.
     metric : {"cosine", "euclidean"}, default="cosine"
         Which examples are near. Zero vectors have no cosine and are left out.
+    search : {"auto", "exact", "approximate"}, default="auto"
+        How neighbours are found. "auto" is exact where that takes about three minutes at most (up
+        to some 340,000 examples of 128 features with two threads) or a GPU does it. Else
+        `diagnostics_` has a finding "search": how many of the nearest were found, and what the
+        others would do to T.
+    device : {"auto", "cpu", "cuda"} or "cuda:1", default="auto"
+        Where neighbours are searched for exactly. "auto" takes a GPU that PyTorch can use if it
+        would take more than ten seconds without. The neighbours are the same.
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
@@ -151,6 +161,7 @@ class HOC(Estimator):
     _refinement: Refinement | None = None
     _saved_interval: ConfidenceInterval | None = None
     agreement_: NeighborAgreement | None = None
+    diagnostics_: Diagnostics
 
     def __init__(
         self,
@@ -159,6 +170,8 @@ class HOC(Estimator):
         solver: str = "likelihood",
         n_neighbors: int = 2,
         metric: str = "cosine",
+        search: str = "auto",
+        device: str = "auto",
         n_rounds: int | None = None,
         sample_size: int | None = None,
         soft: Any = None,
@@ -170,6 +183,8 @@ class HOC(Estimator):
         self.solver = solver
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.search = search
+        self.device = device
         self.n_rounds = n_rounds
         self.sample_size = sample_size
         self.soft = soft
@@ -232,14 +247,14 @@ class HOC(Estimator):
                 "finds its own neighbours in each round, but one of them was given"
             )
         if _in_shards(X):
-            if given or self.n_rounds is not None:
+            if neighbors is not None or sources is not None or self.n_rounds is not None:
                 raise LabelNoiseError(
-                    "Expected neighbors, sources, center_weight and n_rounds to be None for rows "
-                    "in shards, but one of them was given"
+                    "Expected neighbors, sources and n_rounds to be None for rows in shards, but "
+                    "one of them was given"
                 )
             from labelnoise.distributed import fit_shards
 
-            fit_shards(self, X, y, progress)
+            fit_shards(self, X, y, center_weight, progress)
             return self
         X, labels, classes = self._read(X, y)
         n, K = len(labels), len(classes)
@@ -268,7 +283,9 @@ class HOC(Estimator):
             if refining:
                 own = 1 if source is None else int(np.bincount(source).max())
                 k = max(k, min(SCALES[-1], len(labels) - own))
-            nearby = self._neighbors(X, labels, neighbors, source, k, stage("neighbors")).indices
+            nearby = self._neighbors(
+                X, labels, neighbors, source, k, stage("neighbors"), **self._how()
+            ).indices
             indices = nearby[:, : self.n_neighbors]
             weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
             consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
@@ -286,9 +303,65 @@ class HOC(Estimator):
             "neighbors": neighbors,
             "sources": source,
             "rows": rows,
+            "n": n,
         }
+        if indices is not None and neighbors is None:
+            self._data["nearby"] = nearby
+            if chosen_search(self.search, *X.shape, self.device, source) == "approximate":
+                T, p = self.transition_matrix_, self.class_prior_
+                found = check_search(X, labels, indices, self.metric, source, T, p)
+                self.diagnostics_ = Diagnostics((*self.diagnostics_, found))
         if refining:
             self._refine(X, labels, nearby, source, stage("refining"))
+        warn_of(self.diagnostics_)
+        return self
+
+    def update(self, X: Any, y: Any) -> HOC:
+        """Let new examples join those that the estimate was fitted to.
+
+        The neighbours, and so the triples, are those that `fit` would find among all, but only new
+        examples are compared with all. The solver starts from the present T, and T is refined anew.
+        Not after `neighbors`, `sources`, `center_weight` or `n_rounds`.
+
+        Parameters
+        ----------
+        X : array of shape (M, d)
+        y : array of shape (M,)
+            Labels among `classes_`; None and NaN are left out.
+        """
+        check_is_fitted(self)
+        data = getattr(self, "_data", {})
+        weighted = data and self._counted.get("center_weight") is not None
+        if "nearby" not in data or data["sources"] is not None or weighted:
+            raise LabelNoiseError(
+                "Expected an estimate that was fitted to X and y alone, but it was loaded, or "
+                "fitted with neighbors, sources, center_weight or n_rounds, or to shards or triples"
+            )
+        X = self._features(X, reset=False)
+        labels, _ = encode_labels(y, self.classes_, self.unlabeled)
+        if len(labels) != len(X):
+            raise LabelNoiseError(
+                f"Expected as many labels as rows of X, but X has {len(X)} rows and y "
+                f"{len(labels)} labels"
+            )
+        rows, notes = self._usable_rows(X, labels, None, -1)
+        n, K = data["n"] + len(labels), len(self.classes_)
+        X = np.concatenate([data["X"], X[rows]])
+        labels = np.append(data["labels"], labels[rows])
+        nearby = joined_neighbors(X, data["nearby"], self.metric)
+        indices = nearby[:, : self.n_neighbors]
+        said = {found.name: found for found in (*self.diagnostics_, *notes)}
+        notes = [said[name] for name in ("search", "zero vectors") if name in said]
+        notes.append(check_duplicates(X, labels))
+        consensus = Consensus.from_neighbors(labels, indices, K)
+        start = self._of_triples() if self.solver == "likelihood" else None
+        self._solve(consensus, self.classes_, notes, labels, indices, start)
+        self._counted = {"labels": labels, "neighbors": indices, "center_weight": None}
+        rows = np.append(data["rows"], rows + data["n"])
+        self._data = data | {"X": X, "labels": labels, "rows": rows, "nearby": nearby, "n": n}
+        self._data.pop("model", None)
+        if self._can_refine(X, labels, K, None, None):
+            self._refine(X, labels, nearby, None, None)
         warn_of(self.diagnostics_)
         return self
 
@@ -325,12 +398,17 @@ class HOC(Estimator):
             and self.soft is None
             and self.n_rounds is None
             and len(np.unique(labels)) == K
-            and _LEAST_EXAMPLES * K <= len(X) <= _LARGEST / K
+            and _LEAST_EXAMPLES * K <= len(X) <= LARGEST_REFINED / K
         )
+
+    def _how(self) -> dict[str, str]:
+        """How neighbours are searched for."""
+        return {"search": self.search, "device": self.device}
 
     def _check_settings(self) -> None:
         expect_one_of("solver", self.solver, SOLVERS)
         expect_one_of("metric", self.metric, METRICS)
+        expect_one_of("search", self.search, SEARCHES)
         expect_whole("n_neighbors", self.n_neighbors, 2)
         for name, least in (("n_rounds", 1), ("sample_size", 3)):
             if getattr(self, name) is not None:
@@ -356,10 +434,11 @@ class HOC(Estimator):
         notes: list[Finding],
         labels: np.ndarray | None = None,
         neighbors: np.ndarray | None = None,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         """Solve, and check the result; triples overlap as neighbours tell, where known."""
         solution = (
-            solve(consensus, self.solver, random_state=self.random_state)
+            solve(consensus, self.solver, start=start, random_state=self.random_state)
             if self.soft is None
             else solve_soft(consensus, self.soft)
         )
@@ -525,6 +604,7 @@ class HOC(Estimator):
             *self._of_triples(),
             sources=sources,
             progress=_stages(progress)("looking closer"),
+            **self._how(),
         )
         if self._refinement is not None:
             assumed = tuple(map(self._refinement.allow_for, assumed))
@@ -561,11 +641,7 @@ class HOC(Estimator):
             if y is not None:
                 raise LabelNoiseError("Expected no y without X, but y was given")
             return with_own_label(model.out_of_fold, model.labels, model.transition_matrix)
-        try:
-            X = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
-        except ValueError as error:
-            raise LabelNoiseError(str(error)) from error
-        clean = model.predict_proba(X)
+        clean = model.predict_proba(self._features(X, reset=False))
         if y is None:
             return clean
         labels, _ = encode_labels(y, self.classes_, self.unlabeled)
@@ -645,6 +721,7 @@ class HOC(Estimator):
                 self.triples_transition_matrix_,
                 neighbors=neighbors if X is None else None,
                 metric=self.metric,
+                **self._how(),
             )
         model: CleanModel = self._data["model"]
         return model
@@ -737,12 +814,15 @@ def _stages(progress: Progress | None) -> Callable[[str], Callable[[int, int], N
 
 
 def _in_shards(X: Any) -> bool:
-    """Whether it is a Dask array or `labelnoise.distributed.Shards`: neither is imported here."""
-    return type(X).__module__.startswith(("dask.array", "labelnoise.distributed"))
+    """Whether it is a Dask array or `labelnoise.shards.Shards`: neither is imported here."""
+    return type(X).__module__.startswith(("dask.array", "labelnoise.shards"))
 
 
 def _checked_weight(center_weight: Any, n: int) -> np.ndarray:
-    weight = np.asarray(center_weight, float)
+    try:
+        weight = np.asarray(center_weight, float)
+    except (TypeError, ValueError) as error:
+        raise LabelNoiseError(f"Expected center_weight to be numbers, but {error}") from error
     if weight.shape != (n,):
         raise LabelNoiseError(
             f"Expected one center_weight for each example, but its shape is {weight.shape} and "
@@ -768,9 +848,17 @@ def _summary(est: HOC) -> str:
         )
         if interval.caveat:
             lines.append(f"WARNING  {interval.caveat.capitalize()}.")
-    confusions = est.joint_ - np.diag(np.diag(est.joint_))
+    lines += confusion_lines(T, est.joint_, classes, interval)
+    lines.append(str(est.diagnostics_))
+    return "\n".join(lines)
+
+
+def confusion_lines(
+    T: np.ndarray, joint: np.ndarray, classes: list[str], interval: ConfidenceInterval | None = None
+) -> list[str]:
+    """The largest confusions as sentences, and T as a table if it is not too large for one."""
+    confusions, lines, sentences = joint - np.diag(np.diag(joint)), [], []
     largest = np.argsort(-confusions, axis=None)[:5]
-    sentences = []
     for i, j in zip(*np.unravel_index(largest, T.shape), strict=True):
         if i != j and T[i, j] >= 0.0005:
             ends = "" if interval is None else _ends(*interval.transition_matrix[:, i, j])
@@ -779,14 +867,13 @@ def _summary(est: HOC) -> str:
             )
     if sentences:
         lines += ["Most frequent confusions:", *sentences]
-    if K <= _LARGEST_PRINTED:
+    if len(T) <= _LARGEST_PRINTED:
         width = max(5, *(len(name) for name in classes))
         lines.append("Transition matrix, in percent (rows: true class, columns: label):")
         lines.append(" " * (width + 2) + " ".join(f"{name:>{width}}" for name in classes))
         for name, row in zip(classes, T, strict=True):
             lines.append(f"  {name:>{width}}" + "".join(f" {100 * v:>{width}.1f}" for v in row))
-    lines.append(str(est.diagnostics_))
-    return "\n".join(lines)
+    return lines
 
 
 def _quick_interval(est: HOC) -> ConfidenceInterval | None:

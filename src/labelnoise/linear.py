@@ -36,6 +36,7 @@ _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
 _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
 _MOST_TRAINED, _MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
+_SHARE_ROWS, _MOST_SHARES = 1024, 64  # that threads work on
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
 
 
@@ -208,24 +209,28 @@ def out_of_fold_scores(
     rounding depends on it; `step` is called after each fold. X may be on disk: a model is trained
     on at most 200,000 rows, and a gigabyte.
     """
-    scaler, blocks = StandardScaler(), list(row_blocks(*X.shape))
-    for rows in blocks:
+    scaler = StandardScaler()
+    for rows in row_blocks(*X.shape):
         scaler.partial_fit(X[rows].astype(np.float64))
+    # Rows in another order have the same mean but for rounding, which the search would magnify.
+    scaler.scale_ = scaler.scale_.astype(np.float32).astype(np.float64)
+    scaler.mean_ = np.round(scaler.mean_ / scaler.scale_, 6) * scaler.scale_
     order = np.arange(len(X)) if order is None else order
     models = []
     for number in range(fold.max() + 1):
         rows = order[fold[order] != number]
         rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // X.shape[1]))]
-        scaled = scaler.transform(X[rows].astype(np.float32, copy=False))
+        scaled = _scaled(scaler, X[rows])
         models.append(_fit_softmax(scaled, labels[rows], T, C, maxiter=100, ftol=1e-6)[0])
         step()
     weights = np.stack(models).astype(np.float32)
     result = np.empty((len(X), len(T)), np.float32)
-    for rows in blocks:
-        scaled, own = scaler.transform(X[rows].astype(np.float32, copy=False)), fold[rows]
+    # One thread: several would cut the product elsewhere, and round it otherwise.
+    with threadpool_limits(1, "blas"):
         for number, of_fold in enumerate(weights):
-            there = own == number
-            result[rows][there] = scaled[there] @ of_fold[:, :-1].T + of_fold[:, -1]
+            own = order[fold[order] == number]
+            for some in (own[rows] for rows in row_blocks(len(own), X.shape[1])):
+                result[some] = _scaled(scaler, X[some]) @ of_fold[:, :-1].T + of_fold[:, -1]
     return result
 
 
@@ -258,10 +263,9 @@ def fit_transition_layer(
 
     def objective(parameters: np.ndarray, forward_loss: Callable) -> tuple[float, np.ndarray]:
         weights, raw = unpack(parameters)
-        total = raw.sum(axis=1, keepdims=True)
-        T = raw / total
+        T = raw / raw.sum(axis=1, keepdims=True)
         loss, by_weights, joint = forward_loss(weights, T)
-        by_T = -joint / T
+        by_log_T = -joint  # by T it would be divided by what may be 0
         if volume:
             log_det = np.linalg.slogdet(T)[1]
             if np.isneginf(log_det):
@@ -270,9 +274,9 @@ def fit_transition_layer(
                     f"determinant goes to 0"
                 )
             loss += volume * log_det
-            by_T += volume * np.linalg.inv(T).T
-        by_raw = (by_T - (by_T * T).sum(axis=1, keepdims=True)) / total
-        return loss, np.concatenate([by_weights.ravel(), (by_raw * raw * (1 - raw))[off]])
+            by_log_T += volume * np.linalg.inv(T).T * T
+        by_log_raw = by_log_T - T * by_log_T.sum(axis=1, keepdims=True)
+        return loss, np.concatenate([by_weights.ravel(), (by_log_raw * (1 - raw))[off]])
 
     start = np.concatenate([np.zeros(size), np.full(off.sum(), logit(1 / n_classes))])
     # At 1e-7 T's error changes by .003 at most, and pair noise takes three times as long.
@@ -310,8 +314,13 @@ def _standardised(
 ) -> tuple[np.ndarray, np.ndarray, StandardScaler]:
     X = _features(X)
     scaler = StandardScaler().fit(X)
-    scaled = scaler.transform(X).astype(np.float32, copy=False)
-    return scaled, as_labels(labels, len(X), n_classes), scaler
+    return _scaled(scaler, X), as_labels(labels, len(X), n_classes), scaler
+
+
+def _scaled(scaler: StandardScaler, X: np.ndarray) -> np.ndarray:
+    """In float32, but centred before: a large mean would leave little of the rest."""
+    exact = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    return np.asarray(scaler.transform(exact), np.float32)
 
 
 def _fit_softmax(
@@ -340,8 +349,9 @@ def _minimise(
     if not C > 0:
         raise LabelNoiseError(f"Expected C > 0, but C = {C}")
     n = len(X)
-    threads = thread_count()
-    shares = [slice(i * n // threads, (i + 1) * n // threads) for i in range(threads)]
+    # How many depends on n alone: sums of other parts differ in rounding, and then in the search.
+    count = min(_MOST_SHARES, -(-n // _SHARE_ROWS))
+    shares = [slice(i * n // count, (i + 1) * n // count) for i in range(count)]
 
     def forward_loss(weights: np.ndarray, T: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         with np.errstate(divide="ignore"):
@@ -357,7 +367,7 @@ def _minimise(
 
     options |= {"gtol": 1e-6, "maxcor": 20}
     search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
         found = minimize(objective, start, (forward_loss,), **search)
     return found.x, max(found.nit, 1)
 

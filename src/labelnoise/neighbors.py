@@ -1,16 +1,18 @@
-"""Who is near whom: exact nearest neighbours of a data set within itself.
+"""Who is near whom: nearest neighbours of a data set within itself.
 
-The data are compared with themselves, so the matrix of similarities is symmetric and only the
-tiles on and above its diagonal are computed. A tile is scanned once along its rows and once
-along its columns for values that beat the worst candidate so far; few do, so the cost is
-hardly more than that of half a matrix product. Candidates are found in float32 and ranked
-again in float64; a row for which float32 cannot tell is searched again in float64.
+Exactly, or nearly so where there are very many rows (`labelnoise.approximate`). The data are
+compared with themselves, so the matrix of similarities is symmetric and only the tiles on and above
+its diagonal are computed. A tile is scanned once along its rows and once along its columns for
+values that beat the worst candidate so far; few do, so the cost is hardly more than that of half a
+matrix product. Candidates are found in float32 and ranked again in float64; a row for which float32
+cannot tell is searched again in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ from labelnoise._blocks import BLOCK_BYTES, CACHE_BYTES, row_blocks, thread_coun
 from labelnoise._errors import LabelNoiseError
 
 METRICS = ("cosine", "euclidean")
+SEARCHES = ("auto", "exact", "approximate")
 
 _TILE = 2048
 _SPARE = 2  # candidates kept beyond k, so that float64 can correct the order of float32
@@ -29,6 +32,10 @@ _FLOAT32_ERROR = 2e-6  # of a score between rows of norm 1 and 500 columns, with
 _FLOAT64_ERROR = 1e-14  # the same, relative to the norms
 _MOST_TIES = 512  # among more that float64 products cannot tell apart, so many are looked at
 _TIES_LISTED = 8  # candidates that float32 cannot tell from the nearest of their source
+_LARGEST_COPY = 2 * 2**30  # bytes of features in float32; more are read, and scaled, when needed
+_LONGEST = 180  # seconds that an exact search may take, for "auto" to choose it
+_WORTH_A_GPU = 10  # seconds of an exact search, for "auto" to look for a GPU
+_PAIRS_PER_SECOND = 6e10  # of a thread, times d + 60, measured
 _SAME_DIRECTION = 1e-28  # squared distance of unit rows that differ by rounding alone
 
 Progress = Callable[[int, int], None]
@@ -49,15 +56,17 @@ def nearest_neighbors(
     metric: str = "cosine",
     *,
     sources: np.ndarray | None = None,
+    search: str = "exact",
+    device: str = "cpu",
     progress: Progress | None = None,
     tile: int = _TILE,
 ) -> Neighbors:
-    """Find each row's nearest other rows, exactly.
+    """Find each row's nearest other rows.
 
     Parameters
     ----------
     X : array of shape (N, d)
-        Finite numbers.
+        Finite numbers. A memory-mapped array is read in blocks.
     n_neighbors : int
         How many neighbours, fewer than N.
     metric : {"cosine", "euclidean"}
@@ -66,10 +75,17 @@ def nearest_neighbors(
     sources : int array of shape (N,), optional
         Rows of one source (frames of one video, one annotator's batch) are no neighbours of each
         other, and the neighbours of a row are of different sources.
+    search : {"exact", "approximate", "auto"}
+        "approximate" finds nearly all of them, in a time that grows with ``N ** 1.5``. "auto" is
+        exact where that takes about three minutes at most: up to 340,000 rows of 128 columns with
+        two threads, and any number on a GPU.
+    device : {"cpu", "cuda", "auto"} or "cuda:1"
+        Where an exact search without `sources` runs. "auto" is a GPU where PyTorch has one and the
+        search would take more than ten seconds. The neighbours are the same.
     progress : callable, optional
         Called as ``progress(tiles_done, tiles)``.
     tile : int
-        Rows in a tile. It changes speed and memory, not the result.
+        Rows in a tile of an exact search. It changes speed and memory, not the result.
 
     Returns
     -------
@@ -101,11 +117,26 @@ def nearest_neighbors(
                 f"ones, but the number of sources is {len(names)}"
             )
         sources = None if len(names) == n else sources
-    points = Points(np.asanyarray(X), metric)
-    if not np.isfinite(points.near).all():
-        raise LabelNoiseError("Expected finite features, but X contains NaN or infinity")
+    approximate = chosen_search(search, *X.shape, device, sources) == "approximate"
+    device = chosen_device(device, *X.shape, sources)
+    if device != "cpu" and not approximate:
+        from labelnoise.gpu import nearest_on_device
+
+        return nearest_on_device(X, k, metric, device, progress=progress)
+    points = Points(np.asanyarray(X), metric, copy=not approximate)
     everyone, enough = np.arange(n), np.ones(n, bool)
-    if sources is None:
+    if approximate:
+        from labelnoise.approximate import approximate_candidates
+
+        candidates = approximate_candidates(points, k, sources, progress)
+        indices, gap = _rank(points, everyone, candidates, candidates.shape[1])
+        if sources is not None:
+            (indices, _), enough = first_neighbors(Neighbors(indices, None), k, sources=sources)
+            gap = points.gap(everyone, indices)
+        indices, gap = indices[:, :k].astype(np.intp), gap[:, :k]
+        others, worst = k, gap[:, -1]  # which settles each row that has enough
+        enough &= gap[:, -1] < np.inf
+    elif sources is None:
         others = n - 1
         candidates, worst = _candidates(points, min(k + _SPARE, others), tile, progress)
         indices, gap = _rank(points, everyone, candidates, k)
@@ -120,11 +151,83 @@ def nearest_neighbors(
     # A row is settled when its k-th neighbour is clearly nearer than anything left out.
     near = points.score(gap[:, -1]) <= worst + points.float32_error()
     unsettled = np.flatnonzero(~enough | (near & (k + _SPARE < others)))
-    for rows in np.array_split(unsettled, len(unsettled) * n * 8 // BLOCK_BYTES + 1):
-        if len(rows):
-            ties = _candidates_float64(points, rows, k, sources)
-            indices[rows], gap[rows] = _rank(points, rows, ties, k)
+    settle(points, everyone, unsettled, indices, gap, slice(0, n), sources)
     return Neighbors(indices, points.distance(gap))
+
+
+def chosen_search(
+    search: str, n: int, d: int, device: str = "cpu", sources: np.ndarray | None = None
+) -> str:
+    """Which search "auto" stands for: the machine's threads and the size decide, not its load."""
+    if search not in SEARCHES:
+        raise LabelNoiseError(f"Expected search to be one of {SEARCHES}, but search = {search!r}")
+    if search != "auto":
+        return search
+    if _exact_seconds(n, d) <= _LONGEST or chosen_device(device, n, d, sources) != "cpu":
+        return "exact"
+    return "approximate"
+
+
+def chosen_device(device: str, n: int, d: int, sources: np.ndarray | None) -> str:
+    """Which device "auto" stands for; sources are kept apart on the CPU alone."""
+    if sources is not None:
+        return "cpu"
+    if device != "auto":
+        return device
+    if _exact_seconds(n, d) < _WORTH_A_GPU or find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _exact_seconds(n: int, d: int) -> float:
+    return n**2 * (d + 60) / (_PAIRS_PER_SECOND * thread_count())
+
+
+def joined_neighbors(X: np.ndarray, known: np.ndarray, metric: str) -> np.ndarray:
+    """Neighbours (N, k) of all rows, given those (n, k) that the first n have among themselves.
+
+    New rows are compared with all, and all with the new ones; nothing else is.
+    """
+    points, (n, k) = Points(X, metric), known.shape
+    new, old = np.arange(n, len(X)), np.arange(n)
+    theirs, _ = nearest_among(points, new, slice(0, len(X)), k)
+    few = min(k, len(new))
+    others, _ = nearest_among(points, old, slice(n, len(X)), few)
+    mine, _ = _rank(points, old, np.hstack([known, others]), k)
+    return np.concatenate([mine, theirs])
+
+
+def nearest_among(
+    points: Points, rows: np.ndarray, columns: slice, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of each of some rows among the columns, exactly, and their gaps."""
+    size = columns.stop - columns.start
+    count = min(k + _SPARE, size)
+    candidates, worst = _candidates_among(points, rows, columns, count)
+    indices, gap = _rank(points, rows, candidates, k)
+    near = points.score(gap[:, -1]) <= worst + points.float32_error()
+    unsettled = np.flatnonzero(near & (count < size))
+    settle(points, rows, unsettled, indices, gap, columns, None)
+    return indices, gap
+
+
+def settle(
+    points: Points,
+    rows: np.ndarray,
+    unsettled: np.ndarray,
+    indices: np.ndarray,
+    gap: np.ndarray,
+    columns: slice,
+    sources: np.ndarray | None,
+) -> None:
+    """Search again, in float64, for the neighbours of some of the rows."""
+    k = indices.shape[1]
+    for some in np.array_split(unsettled, len(unsettled) * len(points.X) * 8 // BLOCK_BYTES + 1):
+        if len(some):
+            ties = _candidates_float64(points, rows[some], k, sources, columns)
+            indices[some], gap[some] = _rank(points, rows[some], ties, k)
 
 
 def given_neighbors(
@@ -260,7 +363,7 @@ class Points:
     and orders like it: the cosine, or ``-gap / 2``.
     """
 
-    def __init__(self, X: np.ndarray, metric: str) -> None:
+    def __init__(self, X: np.ndarray, metric: str, *, copy: bool = True) -> None:
         self.X = X
         self.cosine = metric == "cosine"
         self.shift = np.zeros(X.shape[1])
@@ -273,28 +376,35 @@ class Points:
             # in the middle of the data whatever outliers there are.
             some = X[:: max(1, len(X) // 1000)]
             self.shift = np.median(some.astype(np.float64), axis=0)
-            largest = max(
-                _norm(X[rows] - self.shift).max()
-                for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES)
-            )
-            norm = np.full(len(X), largest)
+            blocks = row_blocks(len(X), X.shape[1], CACHE_BYTES)
+            norm = np.full(len(X), np.max([_norm(X[rows] - self.shift).max() for rows in blocks]))
+        if not np.isfinite(norm).all():
+            raise LabelNoiseError("Expected finite features, but X contains NaN or infinity")
         self.zero = norm == 0
         self.scale = np.where(self.zero, 1.0, norm)[:, None]
-        self.near = np.empty(X.shape, np.float32)
-        for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES):
-            self.near[rows] = self.exact(rows)
         self.half_square = np.zeros((len(X), 1), np.float32)
-        for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES) if not self.cosine else ():
-            near = self.near[rows].astype(np.float64)
-            self.half_square[rows, 0] = (near * near).sum(axis=1) / 2
+        copied = copy and 4 * X.size <= _LARGEST_COPY
+        self.near: np.ndarray | None = np.empty(X.shape, np.float32) if copied else None
+        if self.near is None and self.cosine:
+            return
+        for rows in row_blocks(len(X), X.shape[1], CACHE_BYTES):
+            near = self.exact(rows).astype(np.float32)
+            if self.near is not None:
+                self.near[rows] = near
+            if not self.cosine:
+                self.half_square[rows, 0] = np.square(near, dtype=np.float64).sum(axis=1) / 2
 
     def exact(self, rows: slice | np.ndarray) -> np.ndarray:
         """The rows in float64."""
         return (self.X[rows] - self.shift) / self.scale[rows]
 
-    def scores(self, rows: slice, columns: slice, out: np.ndarray) -> np.ndarray:
+    def rounded(self, rows: slice | np.ndarray) -> np.ndarray:
+        """The rows in float32."""
+        return self.exact(rows).astype(np.float32) if self.near is None else self.near[rows]
+
+    def scores(self, rows: slice | np.ndarray, columns: slice, out: np.ndarray) -> np.ndarray:
         """Scores between two blocks of rows, in float32, written into `out`."""
-        a, b = self.near[rows], self.near[columns]
+        a, b = self.rounded(rows), self.rounded(columns)
         tile = np.matmul(a, b.T, out=out[: len(a), : len(b)])
         if not self.cosine:
             tile -= self.half_square[rows]
@@ -374,41 +484,19 @@ def _candidates(
     """The `count` best of each row by float32 score, unordered, and the worst score kept."""
     n = len(points.X)
     tile = min(tile, n)
-    best = np.full((n, count), -np.inf, np.float32)
-    index = np.full((n, count), -1, np.intp)
-    worst = np.full(n, -np.inf, np.float32)
     blocks = [slice(i, min(i + tile, n)) for i in range(0, n, tile)]
+    best = {block.start: Best(block.stop - block.start, count) for block in blocks}
     total = len(blocks) * (len(blocks) + 1) // 2
     done = 0
     lock = Lock()
 
-    def keep(rows: np.ndarray, at: np.ndarray, column: np.ndarray, score: np.ndarray) -> None:
-        """Merge new scores, each with its place in `rows` and its column, into the best."""
-        owner = np.concatenate([np.repeat(np.arange(len(rows)), count), at])
-        score = np.concatenate([best[rows].ravel(), score])
-        column = np.concatenate([index[rows].ravel(), column])
-        order = np.lexsort((-score, owner))
-        owner = owner[order]
-        rank = np.arange(len(owner)) - np.searchsorted(owner, np.arange(len(rows)))[owner]
-        order = order[rank < count].reshape(len(rows), count)
-        best[rows] = score[order]
-        index[rows] = column[order]
-        worst[rows] = best[rows, -1]
-
     def scan(beats: np.ndarray, scores: np.ndarray, rows: slice, columns: slice, by: int) -> None:
         """Keep what beats the worst candidate of its row (by = 0) or of its column (by = 1)."""
-        to_beat = worst[(rows, columns)[by]]
+        owner, other = (rows, columns) if by == 0 else (columns, rows)
+        to_beat = best[owner.start].worst
         np.greater(scores, to_beat if by else to_beat[:, None], out=beats)
-        flat = np.flatnonzero(beats)
-        found = np.divmod(flat, scores.shape[1])
-        owner, at = np.unique(found[by], return_inverse=True)
-        with lock:
-            keep(
-                owner + (rows, columns)[by].start,
-                at,
-                found[1 - by] + (columns, rows)[by].start,
-                scores[found],
-            )
+        found = np.divmod(np.flatnonzero(beats), scores.shape[1])
+        best[owner.start].add(found[by], found[1 - by] + other.start, scores[found])
 
     def work(pair: tuple[slice, slice]) -> None:
         nonlocal done
@@ -418,11 +506,8 @@ def _candidates(
         beats = mask[: scores.shape[0], : scores.shape[1]]
         if rows == columns:
             np.fill_diagonal(scores, -np.inf)
-            if len(scores) > 2 * count:
-                # At least `count` scores of a row reach the least maximum of `count` parts of it.
-                part = np.linspace(0, len(scores), count, endpoint=False).astype(int)
-                reached = np.maximum.reduceat(scores, part, axis=1).min(axis=1)
-                worst[rows] = np.nextafter(reached, np.float32(-np.inf))
+            found = best[rows.start]
+            found.worst = found.reached(scores)
             scan(beats, scores, rows, columns, 0)
         else:
             scan(beats, scores, rows, columns, 0)
@@ -441,7 +526,92 @@ def _candidates(
         # Diagonal tiles first: then every row has something to beat.
         list(pool.map(work, [(a, a) for a in blocks]))
         list(pool.map(work, [(a, b) for i, a in enumerate(blocks) for b in blocks[i + 1 :]]))
-    return index, worst
+        list(pool.map(Best.merge, best.values()))
+    index = np.concatenate([found.index for found in best.values()])
+    return index.astype(np.intp), np.concatenate([found.worst for found in best.values()])
+
+
+class Best:
+    """The `count` best scores of each of some rows, and their columns.
+
+    What comes in waits until there is enough of it to be worth a merge.
+    """
+
+    def __init__(self, n_rows: int, count: int) -> None:
+        self.score = np.full((n_rows, count), -np.inf, np.float32)
+        self.index = np.full((n_rows, count), -1, np.int32)
+        self.worst = np.full(n_rows, -np.inf, np.float32)
+        self.waiting: list[tuple[np.ndarray, ...]] = []
+        self.n_waiting = 0
+        self.lock = Lock()
+
+    def reached(self, scores: np.ndarray) -> np.ndarray:
+        """What `count` scores of each row (n, m) surely are above; -inf if there are few."""
+        count = self.score.shape[1]
+        if scores.shape[1] <= 2 * count:
+            return np.full(len(scores), -np.inf, np.float32)
+        # At least `count` scores of a row reach the least maximum of `count` parts of it.
+        part = np.linspace(0, scores.shape[1], count, endpoint=False).astype(int)
+        least = np.maximum.reduceat(scores, part, axis=1).min(axis=1)
+        return np.nextafter(least, np.float32(-np.inf))
+
+    def add(self, at: np.ndarray, column: np.ndarray, score: np.ndarray) -> None:
+        """Take in scores, each with its row and its column."""
+        with self.lock:
+            self.waiting.append((at, column, score))
+            self.n_waiting += len(at)
+            if self.n_waiting >= self.score.size:
+                self._merge()
+
+    def merge(self) -> None:
+        """Merge what waits."""
+        with self.lock:
+            if self.waiting:
+                self._merge()
+
+    def _merge(self) -> None:
+        at, column, score = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
+        self.waiting, self.n_waiting = [], 0
+        n_rows, count = self.score.shape
+        better = score > self.worst[at]
+        at = np.concatenate([np.repeat(np.arange(n_rows), count), at[better]])
+        score = np.concatenate([self.score.ravel(), score[better]])
+        column = np.concatenate([self.index.ravel(), column[better]])
+        # Sorted by row, and the best first: as one whole number, which is far faster than two keys.
+        bits = score.view(np.uint32)
+        falling = np.where(bits >> 31, bits, ~bits & 0x7FFFFFFF)
+        order = np.argsort(at.astype(np.uint64) << 32 | falling)
+        first = np.searchsorted(at[order], np.arange(n_rows))
+        top = order[first[:, None] + np.arange(count)]
+        self.score, self.index = score[top], column[top]
+        self.worst = np.maximum(self.worst, self.score[:, -1])
+
+
+def _candidates_among(
+    points: Points, rows: np.ndarray, columns: slice, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` best of some rows among the columns by float32 score, and the worst kept."""
+    threads = thread_count()
+    step = min(_TILE, -(-len(rows) // threads))
+
+    def work(some: np.ndarray) -> Best:
+        best, buffer = Best(len(some), count), np.empty((len(some), _TILE), np.float32)
+        for start in range(columns.start, columns.stop, _TILE):
+            tile = slice(start, min(start + _TILE, columns.stop))
+            scores = points.scores(some, tile, buffer)
+            own = np.flatnonzero((some >= tile.start) & (some < tile.stop))
+            scores[own, some[own] - start] = -np.inf
+            if start == columns.start:
+                best.worst = best.reached(scores)
+            found = np.divmod(np.flatnonzero(scores > best.worst[:, None]), scores.shape[1])
+            best.add(found[0], found[1] + start, scores[found])
+        best.merge()
+        return best
+
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
+        best = list(pool.map(work, [rows[at : at + step] for at in range(0, len(rows), step)]))
+    index = np.concatenate([found.index for found in best])
+    return index.astype(np.intp), np.concatenate([found.worst for found in best])
 
 
 def _candidates_by_source(
@@ -455,12 +625,12 @@ def _candidates_by_source(
     order = np.argsort(sources, kind="stable")
     size = np.bincount(sources)
     begin = np.cumsum(size) - size
-    near, half_square = points.near[order], points.half_square[order]
+    near, half_square = points.rounded(order), points.half_square[order]
     candidates, worst = np.full((n, count + _TIES_LISTED), -1), np.empty(n, np.float32)
     blocks = list(row_blocks(n, n))
 
     def work(rows: slice) -> None:
-        scores = points.near[rows] @ near.T
+        scores = points.rounded(rows) @ near.T
         if not points.cosine:
             scores -= points.half_square[rows]
             scores -= half_square.T
@@ -486,10 +656,12 @@ def _candidates_by_source(
 
 
 def _candidates_float64(
-    points: Points, rows: np.ndarray, k: int, sources: np.ndarray | None
+    points: Points, rows: np.ndarray, k: int, sources: np.ndarray | None, columns: slice
 ) -> np.ndarray:
-    """What may be among the k nearest of each row by float64, padded with -1."""
+    """What may be among the k nearest of each row in the columns by float64, padded with -1."""
     low, high = points.bounds_float64(rows)
+    for bound in (low, high):
+        bound[:, : columns.start] = bound[:, columns.stop :] = -np.inf
     if sources is not None:
         # The nearest of each other source, and of several the next by row number, are left.
         order = np.argsort(sources, kind="stable")
@@ -501,7 +673,7 @@ def _candidates_float64(
         hidden = (ahead > first) | (ahead == len(sources))
         low[hidden] = high[hidden] = -np.inf
     kth = np.partition(low, low.shape[1] - k, axis=1)[:, -k, None]
-    at, column = np.nonzero(high >= kth)
+    at, column = np.nonzero((high >= kth) & (high > -np.inf))
     # Surely nearer ones first, then the next by row number.
     unsure = low[at, column] <= kth[at, 0]
     order = np.lexsort(((column - rows[at]) % len(points.X), unsure, at))

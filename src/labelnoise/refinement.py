@@ -39,6 +39,7 @@ _PRIOR_LABELS = (
 )  # of each class, that the triples' T counts for: least, first, most
 _UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
 _ROWS = 4096  # in a block
+_ENOUGH = 200_000  # examples
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
@@ -185,7 +186,8 @@ def refine(
     order = np.lexsort((place, labels))
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
     prepare = partial(_scores, X, labels, neighbors, order=order, sources=sources, step=step)
-    model = _CleanModel(prepare(T), labels[order], of_triples)
+    every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
+    model = _CleanModel(prepare(T)[:, ::every], labels[order[::every]], of_triples)
     fits = []
     for start in (np.full((K, K), 1 / K), T):
         fits.append(model.fit(model.start(start)))
@@ -207,7 +209,7 @@ def refine(
         of_features = (1 - sure) * of_features + sure * mean
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
-    share = sure * float(_SHARE_OF_HARD if b > 0 else min(1, -b / 2))
+    share = sure * float(_SHARE_OF_HARD if b > 0 else min(1, -b))
     return Refinement(
         transition_matrix=(1 - share) * of_features + share * of_triples,
         class_prior=(1 - share) * prior + share * prior_of_triples,
@@ -374,7 +376,8 @@ class _CleanModel:
             least, _, most = _PRIOR_LABELS
             apart = ((self.result(start)[1] - self.expected) ** 2).sum()
             left_open = draws.var(axis=0).sum() / max(apart, 1e-12)
-            self.prior_labels = float(np.clip(most * left_open, least, most))
+            # Rounded, as the draws' last digits depend on the number of threads.
+            self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
         return self.fit(start)
 
     def _sums(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +24,8 @@ from labelnoise.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from labelnoise.files import Features, Labels
 
 
@@ -35,6 +38,14 @@ class Metric(StrEnum):
 
     COSINE = "cosine"
     EUCLIDEAN = "euclidean"
+
+
+class Search(StrEnum):
+    """How neighbours are found."""
+
+    AUTO = "auto"
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
 
 
 Nearness = Annotated[Metric, Option(help="Which are near; euclidean for embedded tables.")]
@@ -66,6 +77,12 @@ def estimate(
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
     neighbors: Neighbors = 2,
+    search: Annotated[
+        Search, Option(help="How neighbours are found; auto: exactly if it takes minutes.")
+    ] = Search.AUTO,
+    device: Annotated[
+        str, Option(help="Where it is done: cpu, cuda, or auto, a GPU if there is one.")
+    ] = "auto",
     check: Annotated[
         bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
     ] = True,
@@ -73,19 +90,44 @@ def estimate(
         bool,
         Option(help="Tell classes that overlap from noise; not for features that saw the labels."),
     ] = True,
+    scheduler: Annotated[
+        str | None,
+        Option(metavar="ADDRESS", help="FEATURES are shards, which Dask's workers there read."),
+    ] = None,
+    workers: Annotated[
+        int | None, Option(min=1, help="FEATURES are shards, which so many processes here read.")
+    ] = None,
+    centers: Annotated[
+        int | None, Option(min=1, help="Of shards, search so many random examples' neighbours.")
+    ] = None,
+    cells: Annotated[
+        str | None,
+        Option(metavar="FOLDER", help="Search shards faster, not exactly, in a copy put here."),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
+    sharded, nearly = bool(scheduler or workers), search == Search.APPROXIMATE
     for one, other, both in (
         ("--groups", "--local", groups and local),
         ("--groups", "--paper", groups and paper),
         ("--neighbors", "--local", neighbors > 2 and local),
         ("--neighbors", "--paper", neighbors > 2 and paper),
+        ("--scheduler", "--workers", scheduler and workers),
+        ("--scheduler or --workers", "--groups", sharded and groups),
+        ("--scheduler or --workers", "--local", sharded and local),
+        ("--scheduler or --workers", "--paper", sharded and paper),
+        ("--scheduler or --workers", "--images or --texts", sharded and (images or texts)),
+        ("--cells", "--search exact", cells and search == Search.EXACT),
+        ("Shards", "--search approximate: use --cells", nearly and sharded and not cells),
+        ("--centers", "--cells", centers and cells),
     ):
         if both:
             raise BadParameter(f"{one} does not go with {other}")
+    if (centers or cells) and not sharded:
+        raise BadParameter("--centers and --cells need --scheduler or --workers")
     if (images or texts) and not report:
         raise BadParameter("--images and --texts need --report")
     start = time.perf_counter()
@@ -97,7 +139,7 @@ def estimate(
             check_output(out, (".json", ".npy", ".csv", ".parquet"))
         if report:
             check_output(report, (".html", ".json"))
-        X, y, settings = _read(features, labels, classes, unlabeled, metric)
+        X, y, settings = _read(features, labels, classes, unlabeled, metric, sharded)
         examples = _examples(X, images, texts)
         named = None if groups is None else read_labels(groups, X, "group").array
         show("reading", 1, 1)
@@ -114,9 +156,17 @@ def estimate(
             show("fitting the groups", 1, 1)
         else:
             settings |= {"n_neighbors": neighbors, "random_state": seed}
+            settings |= {"search": search.value, "device": device}
             est = HOC.paper(**settings) if paper else HOC(refine=refine, **settings)
-            est.fit(X.array, y.array, progress=show)
-            if check and len(X.array) > _FEWEST_CHECKED:
+            with _cluster(scheduler, workers):
+                rows: Any = X.array
+                if cells:
+                    from labelnoise.distributed import partition
+
+                    rows = partition(rows, cells, metric.value, progress=show)
+                weight = None if centers is None else _random_centers(centers, len(y.array), seed)
+                est.fit(rows, y.array, center_weight=weight, progress=show)
+            if check and not sharded and len(X.array) > _FEWEST_CHECKED:
                 est.diagnose(show)
         if report:
             show("judging the labels", 0, 0)
@@ -125,7 +175,7 @@ def estimate(
             plain = est
             if local or named is not None:
                 plain = HOC(refine=False, n_neighbors=neighbors, **settings).fit(X.array, y.array)
-            listed = plain.suspects()
+            listed = None if sharded else plain.suspects()
             how = {"Data": f"{features}, {labels}", "Time": f"{time.perf_counter() - start:.1f} s"}
             report_of(est, suspects=listed, how=how, **examples).save(report)
             show("judging the labels", 1, 1)
@@ -147,14 +197,41 @@ def estimate(
             print(f"{what}: {path}")
 
 
+def _random_centers(centers: int, n: int, seed: int) -> np.ndarray:
+    """1 for so many random examples, 0 for the others."""
+    import numpy as np
+
+    return np.random.default_rng(seed).permutation(n) < centers
+
+
+def _cluster(scheduler: str | None, workers: int | None) -> AbstractContextManager[Any]:
+    """The workers that are asked for, where any are."""
+    if not (scheduler or workers):
+        return nullcontext()
+    from labelnoise.distributed import local_cluster, remote_cluster
+
+    return remote_cluster(scheduler) if scheduler else local_cluster(workers or 1)
+
+
 def _read(
-    features: str, labels: str, classes: str | None, unlabeled: str | None, metric: Metric
+    features: str,
+    labels: str,
+    classes: str | None,
+    unlabeled: str | None,
+    metric: Metric,
+    sharded: bool = False,
 ) -> tuple[Features, Labels, dict[str, Any]]:
     """Features and labels, and the settings of an estimator that depend on them."""
-    from labelnoise.files import read_features, read_labels, typed
+    from labelnoise.files import Features, Labels, read_features, read_labels, typed
 
-    X = read_features(features)
-    y = read_labels(labels, X)
+    if sharded:
+        from labelnoise.shards import Shards, read_shard_labels
+
+        shards: Any = Shards(features)
+        X, y = Features(features, shards), Labels(read_shard_labels(labels, shards))
+    else:
+        X = read_features(features)
+        y = read_labels(labels, X)
     if X.names is None and y.names is not None:
         print(
             f"Note: {features} has no names of its rows, so labels are matched by their order.",

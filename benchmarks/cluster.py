@@ -1,0 +1,209 @@
+"""How the search over shards scales: measured with local workers, and worked out for 64 machines.
+
+    python benchmarks/cluster.py scaling   # one worker to as many as there are cores
+    python benchmarks/cluster.py cells     # the search that is not exact: its cost and recall
+    python benchmarks/cluster.py plan      # 100M x 768 on 64 machines: arithmetic and simulation
+
+Real features are used for "cells" where LABELNOISE_DATA names a folder that has them, and
+synthetic ones else. The last results are in benchmarks/results/cluster.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import sys
+import tempfile
+import time
+from math import ceil, log
+from pathlib import Path
+
+import numpy as np
+from tables import table
+
+from labelnoise.distributed import (
+    Nearest,
+    Shards,
+    find_centers,
+    local_cluster,
+    near_cells,
+    nearest_center,
+    nearest_in_shards,
+)
+from labelnoise.neighbors import nearest_neighbors
+
+GFLOPS = 40.0  # of one core, all that a comparison does counted in: what `scaling` measured
+TILE_BYTES, K_NEAREST = 2**28, 2
+
+
+def written(X: np.ndarray, folder: str, shards: int = 8) -> Shards:
+    Path(folder).mkdir()
+    for number, rows in enumerate(np.array_split(X, shards)):
+        np.save(f"{folder}/part-{number}.npy", rows)
+    return Shards(folder)
+
+
+def scaling() -> None:
+    n, d = 40_000, 512
+    X = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
+    returned = 0
+    add = Nearest.add
+
+    def counted(self: Nearest, row: np.ndarray, *pairs: np.ndarray) -> None:
+        nonlocal returned
+        returned += len(row)
+        add(self, row, *pairs)
+
+    Nearest.add = counted  # type: ignore[method-assign]
+    begin = time.perf_counter(), time.process_time()
+    expected = nearest_neighbors(X, K_NEAREST).indices
+    alone = time.perf_counter() - begin[0]
+    rows = [["nearest_neighbors here", f"{alone:.1f}", f"{time.process_time() - begin[1]:.1f}"]]
+    rows[0] += ["", "", "", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        shards = written(X, f"{folder}/shards")
+        for workers in range(1, (os.cpu_count() or 1) + 1):
+            with local_cluster(workers) as client:
+                nearest_in_shards(Shards(f"{folder}/shards/part-0.npy"))  # all is imported
+                before, returned = sum(client.run(time.process_time).values()), 0
+                begin_here = time.perf_counter()
+                found = nearest_in_shards(shards, K_NEAREST)
+                seconds = time.perf_counter() - begin_here
+                work = sum(client.run(time.process_time).values()) - before
+                most = max(client.run(peak_memory).values())
+            tiles = ceil(4 * workers**0.5)
+            flops = (n / tiles) ** 2 * d * 2 * (tiles * (tiles - 1) / 2 + tiles / 2)
+            row = (
+                f"{workers} worker{'s' * (workers > 1)}",
+                f"{seconds:.1f}",
+                f"{work:.1f}",
+                f"{flops / work / 1e9:.0f}",
+            )
+            same = f"{np.mean(found == expected):.4%}"
+            rows.append([*row, f"{returned / n:.1f}", f"{most:.0f}", same])
+    table(
+        f"Exact {K_NEAREST}-NN by cosine, {n:,} x {d}",
+        "method | seconds | CPU seconds | GFLOP per CPU second | pairs returned for each row | "
+        "largest worker, MB | same neighbours",
+        rows,
+    )
+
+
+def peak_memory() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def cells() -> None:
+    folder = os.environ.get("LABELNOISE_DATA")
+    if folder:
+        name = "EfficientNet-lite2 features of CIFAR-10"
+        X = np.load(Path(folder, "cifar10", "efficientnet_lite2_train.npy")).astype(np.float32)
+    else:
+        rng, name = np.random.default_rng(0), "synthetic"
+        X = rng.standard_normal((50_000, 16)) @ rng.standard_normal((16, 128))
+        X = X.astype(np.float32)
+    rows, exact = [], nearest_neighbors(X, K_NEAREST).indices
+    for n_cells in (64, 256, 1024):
+        centers = find_centers(X, n_cells, cosine=True)
+        cell, near = nearest_center(X, centers, cosine=True), near_cells(centers)
+        size = np.bincount(cell, minlength=n_cells).astype(float)
+        share = size @ near @ size / len(X) ** 2
+        # A true neighbour is found if its cell is searched.
+        recall = near[cell[:, None], cell[exact]].mean()
+        rows.append([f"{n_cells}", f"{share:.1%}", f"{recall:.2%}"])
+    table(
+        f"16 cells of each row are searched, {len(X):,} x {X.shape[1]} ({name})",
+        "cells | products, of the exact search | recall of the true 2-NN",
+        rows,
+    )
+
+
+def plan(n: int = 10**8, d: int = 768, machines: int = 64, cores: int = 32) -> None:
+    """All from counts; a machine of 32 cores, 128 GB and 12.5 Gbit/s at 1.5 dollars an hour."""
+    tile_rows = TILE_BYTES // (4 * d)
+    tiles = ceil(n / tile_rows)
+    near = 2 * 16 - 1  # cells near to one, if those that find it near are all others
+    columns = []
+    centers = 10**6
+    for pairs, halves, rows, copied in (
+        (tiles * (tiles + 1) // 2, tiles, n, 0),
+        (ceil(centers / tile_rows) * tiles, 0, centers, 0),
+        (tiles + tiles * (near - 1) // 2, tiles, n, 5 * 4 * n * d),
+    ):
+        each = 2.0 * tile_rows**2 * d
+        seconds, twice = simulated(pairs, each / GFLOPS / 1e9, machines * cores)
+        read = 2 * TILE_BYTES * pairs + copied
+        limits = pairs * 2 * tile_rows * 4
+        entries = rows * K_NEAREST * (1 + log(tiles)) * 24
+        columns.append(
+            {
+                "comparisons of two tiles": f"{pairs:,}",
+                "FLOP": f"{each * (pairs - halves / 2):.1e}",
+                "seconds for one comparison": f"{each / GFLOPS / 1e9:.0f}",
+                "hours": f"{seconds / 3600:.1f}",
+                "dollars": f"{machines * seconds / 3600 * 1.5:,.0f}",
+                "TB read from the store": f"{read / 1e12:.0f}",
+                "Gbit/s for each machine": f"{read / seconds / machines * 8 / 1e9:.1f}",
+                "GB from the client (limits)": f"{limits / 1e9:.0f}",
+                "GB to the client (pairs found)": f"{entries / 1e9:.0f}",
+                "MB/s at the client": f"{(limits + entries) / seconds / 1e6:.0f}",
+                "calls a second at the scheduler": f"{pairs / seconds:.0f}",
+                "comparisons begun twice": f"{twice}",
+            }
+        )
+    table(
+        f"{n:,} x {d} float32 ({4e-9 * n * d:.0f} GB) on {machines} machines of {cores} cores: "
+        f"{tiles:,} tiles of {tile_rows:,} rows",
+        "what | exact, all rows | exact, a million centres | cells, 16 of them near",
+        [[what, *(column[what] for column in columns)] for what in columns[0]],
+    )
+    table(
+        "Memory, whatever N is (but on the client)",
+        "where | what | GB",
+        [
+            ["worker, one core", "8 tiles", f"{8 * TILE_BYTES / 1e9:.1f}"],
+            ["machine", f"{cores} workers", f"{cores * 8 * TILE_BYTES / 1e9:.0f}"],
+            [
+                "client",
+                "N x k numbers and gaps, labels, keys",
+                f"{n * (K_NEAREST * 16 + 16) / 1e9:.1f}",
+            ],
+        ],
+    )
+
+
+def simulated(
+    calls: int, seconds: float, workers: int, overhead: float = 0.002, lifetime: float = 500.0
+) -> tuple[float, int]:
+    """Wall time of all calls, and how many were done twice as their machine of 32 workers died.
+
+    The scheduler hands out one call in `overhead` seconds, calls take a tenth more or less, each
+    machine dies after `lifetime` hours on average and is back after ten minutes.
+    """
+    rng = np.random.default_rng(0)
+    length = seconds * (1 + 0.1 * rng.standard_normal(100_003)).clip(0.5, 2)
+    free = [(0.0, worker) for worker in range(workers)]
+    machines = max(1, workers // 32)
+    deaths = [rng.exponential(3600 * lifetime) for _ in range(machines)]
+    now, left, lost, last = 0.0, calls, 0, 0.0
+    while left:
+        ready, worker = heapq.heappop(free)
+        now = max(now + overhead, ready)
+        end, machine = now + length[left % len(length)], worker % machines
+        if now < deaths[machine] <= end:
+            lost += 1
+            heapq.heappush(free, (deaths[machine] + 600, worker))
+            continue
+        if deaths[machine] < now - 600:
+            deaths[machine] = now + rng.exponential(3600 * lifetime)
+        left -= 1
+        last = max(last, end)
+        heapq.heappush(free, (end, worker))
+    return last, lost
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ("scaling", "cells", "plan"):
+        {"scaling": scaling, "cells": cells, "plan": plan}[name]()
