@@ -178,13 +178,15 @@ def draw(rows: list[dict]) -> None:
     mpl.rcParams["svg.hashsalt"] = "labelnoise"
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for panel, (name, title) in zip(
-        panels, (("busy", "seconds of two cores"), ("gib", "peak GiB")), strict=True
+        panels,
+        (("busy", "processor seconds, of both cores together"), ("gib", "peak GiB")),
+        strict=True,
     ):
         for search, colour in (("exact", "#4477aa"), ("approximate", "#ee8866")):
             for refine, style in ((False, "--"), (True, "-")):
                 some = [c for c in rows if c["search"] == search and c["refine"] == refine]
                 some.sort(key=lambda c: c["n"])
-                values = [c[name] / (2 if name == "busy" else 1) for c in some]
+                values = [c[name] for c in some]
                 label = f"{search}{', refined' if refine else ''}"
                 n = [c["n"] for c in some]
                 panel.loglog(n, values, style, marker="o", color=colour, label=label)
