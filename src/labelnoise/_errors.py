@@ -8,5 +8,9 @@ class LabelNoiseError(ValueError):
     """
 
 
+class LabelNoiseTypeError(LabelNoiseError, TypeError):
+    """The same, where scikit-learn's estimators raise a TypeError."""
+
+
 class LabelNoiseWarning(UserWarning):
     """An estimate was made, but the reader should know something about it."""

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
-from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
+from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
 from labelnoise._files import expect_room, write_then_rename
 from labelnoise._labels import class_names, encode_labels
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
@@ -96,7 +96,9 @@ class Estimator(BaseEstimator):
             raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
-        except (TypeError, ValueError) as error:
+        except TypeError as error:
+            raise LabelNoiseTypeError(str(error)) from error
+        except ValueError as error:
             raise LabelNoiseError(str(error)) from error
         if X.dtype.kind not in "fiub":
             raise LabelNoiseError(f"Expected features to be numbers, but their type is {X.dtype}")
