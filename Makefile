@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv demo test test-browser test-slow lint format bench-speed docs clean
+.PHONY: help venv demo test test-browser test-slow test-wheel lint format bench-speed docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -29,11 +29,22 @@ test-browser: venv  ## Run the tests of the report in Debian's chromium
 test-slow: venv  ## Run the long statistical tests, and those of the large extras
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
 	$(BIN)/python -m pytest -q -s tests/statistical tests/extras
+	LABELNOISE_TRIALS=20 $(BIN)/python -m pytest -q tests/fuzz tests/faults
+
+test-wheel: venv  ## Build the wheel, and run the tests of the core on it in an empty environment
+	rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps -w build/wheel .
+	$(PYTHON) -m venv --clear build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		build/wheel/*.whl pytest hypothesis pandas polars
+	cp -r tests pyproject.toml build/wheel
+	cd build/wheel && venv/bin/python -m pytest -q -p no:cacheprovider $(addprefix tests/test_, \
+		$(addsuffix .py, hoc neighbors consensus solvers refinement linear files cli))
 
 lint: venv  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict tests/typed_usage.py
 
 format: venv  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .

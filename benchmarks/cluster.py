@@ -1,6 +1,6 @@
 """How the search over shards scales: measured with local workers, and worked out for 64 machines.
 
-    python benchmarks/cluster.py scaling   # one worker to as many as there are cores
+    python benchmarks/cluster.py scaling   # one machine; then one worker to one for each core
     python benchmarks/cluster.py cells     # the search that is not exact: its cost and recall
     python benchmarks/cluster.py plan      # 100M x 768 on 64 machines: arithmetic and simulation
 
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from tables import table
 
+from labelnoise._blocks import thread_count
 from labelnoise.distributed import (
     Nearest,
     Shards,
@@ -58,11 +59,11 @@ def scaling() -> None:
     begin = time.perf_counter(), time.process_time()
     expected = nearest_neighbors(X, K_NEAREST).indices
     alone = time.perf_counter() - begin[0]
-    rows = [["nearest_neighbors here", f"{alone:.1f}", f"{time.process_time() - begin[1]:.1f}"]]
-    rows[0] += ["", "", "", ""]
+    here = f"nearest_neighbors, {thread_count()} threads of this process"
+    rows = [[here, f"{alone:.1f}", f"{time.process_time() - begin[1]:.1f}", "", "", "", ""]]
     with tempfile.TemporaryDirectory() as folder:
         shards = written(X, f"{folder}/shards")
-        for workers in range(1, (os.cpu_count() or 1) + 1):
+        for workers in range(1, len(os.sched_getaffinity(0)) + 1):
             with local_cluster(workers) as client:
                 nearest_in_shards(Shards(f"{folder}/shards/part-0.npy"))  # all is imported
                 before, returned = sum(client.run(time.process_time).values()), 0

@@ -117,8 +117,8 @@ def nearest_neighbors(
                 f"ones, but the number of sources is {len(names)}"
             )
         sources = None if len(names) == n else sources
-    approximate = chosen_search(search, *X.shape, device, sources) == "approximate"
-    device = chosen_device(device, *X.shape, sources)
+    approximate = chosen_search(search, n, X.shape[1], device, sources) == "approximate"
+    device = chosen_device(device, n, X.shape[1], sources)
     if device != "cpu" and not approximate:
         from labelnoise.gpu import nearest_on_device
 

@@ -1,0 +1,1 @@
+"""Kills, full disks, folders that cannot be written, little memory."""

@@ -1,0 +1,129 @@
+"""Whatever befalls a command, no file is half-written, and the next run gives the right answer."""
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelnoise.files import Labels, write_labels
+from labelnoise.noise import symmetric
+from tests.conftest import clusters
+from tests.faults.commands import finish, start
+from tests.fuzz.trials import FACTOR
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+DATA = ["x.npy", "y.csv"]
+TRAIN = ["train", "--data", "photos", "--method", "gce", "--plan", "tiny", "--network", "resnet8"]
+COMMANDS = {  # and what they leave under a final name
+    "estimate": (["estimate", *DATA, "--no-check", "--out", "T.json"], ["T.json"]),
+    "suspects": (["suspects", *DATA, "--out", "s.csv"], ["s.csv"]),
+    "corrupt": (["corrupt", "y.csv", "--rate", "0.4", "--out", "n.csv"], ["n.csv"]),
+    "embed": (
+        ["embed", "y.csv", "--kind", "table", "--out", "f.npy"],
+        ["f.npy", "f.names.csv"],
+    ),
+    "train": ([*TRAIN, "--device", "cpu", "--json", "--folder", "run"], []),
+}
+QUICK = ["estimate", "suspects", "embed"]
+
+
+def write_data(folder, n=600):
+    X, y = clusters(4, n, 0, separation=2.0)
+    np.save(folder / "x.npy", X.astype(np.float32))
+    write_labels(folder / "y.csv", Labels(symmetric(y, 0.2, random_state=0).labels))
+    (folder / "photos").mkdir()
+    for i in range(8):
+        Image.new("RGB", (8, 8), (255 * (i % 2), 0, 0)).save(folder / f"photos/{i}.png")
+    lines = ["path,label\n", *(f"{i}.png,{i % 2}\n" for i in range(8))]
+    for name in ("labels", "test"):
+        (folder / f"photos/{name}.csv").write_text("".join(lines))
+
+
+@pytest.fixture(scope="module")
+def data():
+    """A folder that any user may read."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    write_data(folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data):
+    """What commands leave behind, how long they take, and what they say, by their names."""
+    found = {}
+
+    def run(name):
+        if name not in found:
+            arguments, files = COMMANDS[name]
+            status, seconds, said = finish(arguments, data)
+            assert status == 0, said
+            found[name] = {f: (data / f).read_bytes() for f in files}, seconds, said
+            for f in files:
+                (data / f).unlink()
+            shutil.rmtree(data / "run", ignore_errors=True)
+        return found[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", QUICK if FACTOR == 1 else [*COMMANDS])
+def test_killed_at_any_moment(data, undisturbed, tmp_path, name):
+    """Final names hold all or nothing, and the same command then gives the undisturbed result."""
+    (arguments, files), (expected, seconds, said) = COMMANDS[name], undisturbed(name)
+    rng = np.random.default_rng(len(name))
+    for _ in range(2 if FACTOR == 1 else 100):
+        for kept in ("x.npy", "y.csv"):
+            shutil.copy(data / kept, tmp_path)
+        shutil.copytree(data / "photos", tmp_path / "photos", dirs_exist_ok=True)
+        process = start(arguments, tmp_path)
+        time.sleep(rng.uniform(0, seconds))
+        process.kill()
+        process.join()
+        for f in files:
+            assert not (tmp_path / f).exists() or (tmp_path / f).read_bytes() == expected[f]
+    status, _, resumed = finish(arguments, tmp_path)
+    assert status == 0, resumed
+    for f in files:
+        assert (tmp_path / f).read_bytes() == expected[f]
+    if name == "train":
+        accuracy = re.compile(r'".*_accuracy": .*')
+        assert accuracy.findall(resumed) == accuracy.findall(said) != []
+
+
+FAULTS = [("disk", 100), ("nobody",)]
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[0])
+def test_what_cannot_be_written_is_one_line(data, name, fault):
+    """An older file stays as it was, nothing else is left, and one line says what is wrong."""
+    if fault == ("nobody",) and os.getuid() != 0:
+        pytest.skip("only root can become nobody")
+    arguments, files = COMMANDS[name]
+    for f in files:
+        (data / f).write_text("old")
+    before = {path.name for path in data.iterdir()} | {"said"}
+    status, _, said = finish(arguments, data, fault)
+    assert status == 1
+    assert said.count("\n") == 1
+    assert said.startswith("Error: Expected")
+    for f in files:
+        assert (data / f).read_text() == "old"
+        (data / f).unlink()
+    left = {path.name for path in data.iterdir()} - before
+    assert not [f for f in left if not f.endswith(".partial")]  # what `embed` continues from
+
+
+def test_little_memory(tmp_path):
+    """Blocks are small: 100 MB beyond the program suffice for 300,000 values."""
+    write_data(tmp_path, 20_000)
+    status, _, said = finish([*COMMANDS["estimate"][0], "--no-refine"], tmp_path, ("memory", 10**8))
+    assert status == 0, said

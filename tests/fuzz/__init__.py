@@ -1,0 +1,1 @@
+"""Input from strangers: each ends in a result or in the project's own error."""
