@@ -30,13 +30,9 @@ _FOLDS = 3
 _C = 0.03  # of the linear model, as in `noisy_posteriors`
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.1  # a vote for each class before neighbours are counted
-_COMMON_PRECISION = 0.02  # of slopes a priori
+_COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
-_PRIOR_LABELS = (
-    1.0,
-    10.0,
-    20.0,
-)  # of each class, that the triples' T counts for: least, first, most
+_PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
 _UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
 _ROWS = 4096  # in a block
 _ENOUGH = 200_000  # examples
