@@ -1,1 +1,1 @@
-"""Kills, full disks, folders that cannot be written, little memory."""
+"""Kills, full disks, folders that cannot be written."""

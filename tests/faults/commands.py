@@ -69,16 +69,9 @@ def _little_disk(n_bytes):
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, resource.RLIM_INFINITY))
 
 
-def _little_memory(n_bytes):
-    """So many bytes more than are in use."""
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + n_bytes,) * 2)
-
-
 def _nobody():
     """A user who may read the folder, and not write to it."""
     os.seteuid(65534)
 
 
-FAULTS = {"disk": _little_disk, "memory": _little_memory, "nobody": _nobody}
+FAULTS = {"disk": _little_disk, "nobody": _nobody}

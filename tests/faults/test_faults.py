@@ -120,10 +120,3 @@ def test_what_cannot_be_written_is_one_line(data, name, fault):
         (data / f).unlink()
     left = {path.name for path in data.iterdir()} - before
     assert not [f for f in left if not f.endswith(".partial")]  # what `embed` continues from
-
-
-def test_little_memory(tmp_path):
-    """Blocks are small: 100 MB beyond the program suffice for 300,000 values."""
-    write_data(tmp_path, 20_000)
-    status, _, said = finish([*COMMANDS["estimate"][0], "--no-refine"], tmp_path, ("memory", 10**8))
-    assert status == 0, said
