@@ -44,15 +44,15 @@ def approximate_candidates(
     n_cells = min(round(_CELLS * n**0.5), n, 2**16)
     count += _SPARE + round(count * _SPARE_OF_COMPONENTS * sketch.shorter)
     some = np.sort(rng.permutation(n)[: _SAMPLE * n_cells])
-    centres = _centres(sketch.near[some], n_cells, rng)
+    centres = find_centres(sketch.near[some], n_cells, rng)
     blocks = list(row_blocks(n, n_cells))
     threads = thread_count()
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
-        nearest = pool.map(lambda rows: _to_centres(sketch.near[rows], centres).argmax(1), blocks)
+        nearest = pool.map(lambda rows: centre_scores(sketch.near[rows], centres).argmax(1), blocks)
         cell = np.concatenate(list(nearest))
         # Cells that lie together follow each other, so that rows of a block probe the same ones.
-        region = _centres(centres, n // _BLOCK + 1, rng)
-        place = np.argsort(np.argsort(_to_centres(centres, region).argmax(1), kind="stable"))
+        region = find_centres(centres, n // _BLOCK + 1, rng)
+        place = np.argsort(np.argsort(centre_scores(centres, region).argmax(1), kind="stable"))
         centres, cell = centres[np.argsort(place)], place[cell]
         order = np.argsort(cell, kind="stable")
         begin = np.searchsorted(cell[order], np.arange(n_cells + 1))
@@ -107,19 +107,21 @@ class _Sketch:
             self.half_square = np.einsum("nd,nd->n", self.near, self.near) / 2
 
 
-def _to_centres(near: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def centre_scores(near: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Scores that order centres by their distance."""
     scores: np.ndarray = near @ centres.T
     scores -= (centres * centres).sum(axis=1) / 2
     return scores
 
 
-def _centres(near: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def find_centres(
+    near: np.ndarray, count: int, rng: np.random.Generator, rounds: int = _ROUNDS
+) -> np.ndarray:
     """Centres by a few rounds of k-means; one that nobody is near stays where it was."""
     centres = near[rng.permutation(len(near))[:count]]
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         blocks = row_blocks(len(near), count)
-        cell = np.concatenate([_to_centres(near[rows], centres).argmax(axis=1) for rows in blocks])
+        cell = np.concatenate([centre_scores(near[rows], centres).argmax(1) for rows in blocks])
         ones = np.ones(len(near), np.float32)
         members = sp.csr_array((ones, (cell, np.arange(len(near)))), shape=(count, len(near)))
         size = np.bincount(cell, minlength=count)[:, None]
@@ -141,8 +143,8 @@ def _nearest_in_cells(
     near, half_square = sketch.near[rows], sketch.half_square
     name = np.arange(len(order)) if sources is None else sources
     probed = min(_PROBED, len(centres))
-    to_centres = _to_centres(near, centres)
-    cells = np.argpartition(to_centres, len(centres) - probed, axis=1)[:, -probed:].ravel()
+    scores = centre_scores(near, centres)
+    cells = np.argpartition(scores, len(centres) - probed, axis=1)[:, -probed:].ravel()
     by_cell = np.argsort(cells.astype(np.uint16), kind="stable")  # which is a radix sort
     ends = np.searchsorted(cells[by_cell], np.arange(len(centres) + 1))
     best = Best(len(rows), count)

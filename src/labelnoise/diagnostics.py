@@ -21,7 +21,7 @@ _MANY_DUPLICATES = 0.01
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
 _DRAWS = 5  # of the triples, to see what sampling alone does
-_LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
+LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
 _OVERLAP_PAIRS = 3_000_000
 
 
@@ -357,10 +357,10 @@ def check_search(
     mass = moved.sum(axis=1, keepdims=True)
     moved = np.divide(moved, mass, out=T.copy(), where=mass > 0)
     change = float(np.abs(moved - T).sum() / len(T))
-    advice = "" if recall >= _LEAST_FOUND else " Use search='exact'."
+    advice = "" if recall >= LEAST_FOUND else " Use search='exact'."
     return Finding(
         "search",
-        recall >= _LEAST_FOUND,
+        recall >= LEAST_FOUND,
         recall,
         f"Neighbours were searched for approximately, and {recall:.2%} of the nearest were found "
         f"(by {len(rows):,} examples that were searched exactly). Were all found, rows of T would "

@@ -25,8 +25,9 @@ from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import expect_two_classes, warn_of
 from labelnoise._labels import encode_labels
+from labelnoise.approximate import centre_scores, find_centres
 from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import Diagnostics, Finding, _row_keys
+from labelnoise.diagnostics import LEAST_FOUND, Diagnostics, Finding, _row_keys
 from labelnoise.encoders import _explained, _module
 from labelnoise.neighbors import Best, Points, nearest_among, nearest_neighbors, settle
 from labelnoise.shards import Cells, Piece, Shards, is_number, write_shard
@@ -47,7 +48,7 @@ _LARGEST_KEPT = 2 * 2**30  # bytes of neighbours that the client keeps for inter
 _SAMPLE = 100_000  # rows that T is refined by
 _FEWEST_CELLS, _PROBED = 64, 16  # of a partition; cells that are nearest, itself among them
 _KMEANS_STEPS = 8
-_JUDGED, _LEAST_RECALL = 1000, 0.95  # rows that tell how many neighbours were found
+_JUDGED = 1000  # rows that tell how many neighbours were found
 _PATIENCE = 20  # seconds until a scheduler must have answered, and a worker come
 
 Progress = Callable[[str, int, int], None]
@@ -237,8 +238,7 @@ def nearest_center(rows: np.ndarray, centers: np.ndarray, cosine: bool) -> np.nd
     """The number (rows,) of the centre nearest to each row, or to its direction."""
     found = []
     for block in row_blocks(len(rows), max(rows.shape[1], len(centers)), CACHE_BYTES):
-        near = _near(rows[block], cosine)
-        found.append(np.argmax(near @ centers.T - (centers**2).sum(axis=1) / 2, axis=1))
+        found.append(centre_scores(_near(rows[block], cosine), centers).argmax(axis=1))
     return np.concatenate(found)
 
 
@@ -260,9 +260,7 @@ def _keep(best: Best, scores: np.ndarray, start: int, by: int) -> None:
     """Keep what beats the worst candidate of its row (by = 0) or of its column (by = 1)."""
     if not np.isfinite(best.worst).all():
         best.worst = np.maximum(best.worst, best.reached(scores.T if by else scores))
-    beats = scores > (best.worst if by else best.worst[:, None])
-    found = np.divmod(np.flatnonzero(beats), scores.shape[1])
-    best.add(found[by], found[1 - by] + start, scores[found])
+    best.scan(scores, start, by)
 
 
 def _near(rows: np.ndarray, cosine: bool) -> np.ndarray:
@@ -376,7 +374,8 @@ def partition(
     tiles, n = cluster.tiles, cluster.n
     n_cells = min(n_cells or max(_FEWEST_CELLS, len(tiles)), n)
     sample = np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])
-    centers = find_centers(cluster.take(sample), n_cells, cosine)
+    near = _near(cluster.take(sample), cosine)
+    centers = find_centres(near, n_cells, np.random.default_rng(0), _KMEANS_STEPS)
     names = [f"{folder}/sorted/{i}.npy" for i in range(len(tiles))]
     calls = ((i, cluster.tile(i), centers, cosine, names[i]) for i in range(len(tiles)))
     cell = dict(cluster.results("sorting", sort_tile, calls, len(tiles)))
@@ -398,18 +397,6 @@ def partition(
     files.rm(f"{path}/sorted", recursive=True)
     order = np.argsort(np.concatenate([cell[i] for i in range(len(tiles))]), kind="stable")
     return Cells(f"{folder}/cell-*.npy", order, near_cells(centers[used]))
-
-
-def find_centers(rows: np.ndarray, n_cells: int, cosine: bool) -> np.ndarray:
-    """Centres (cells, d) of what is near each other, by some steps of k-means."""
-    rows = _near(rows, cosine)
-    centers = np.random.default_rng(0).permutation(rows)[:n_cells]
-    for _ in range(_KMEANS_STEPS):
-        cell = nearest_center(rows, centers, cosine=False)
-        order = np.argsort(cell, kind="stable")
-        used, first, size = np.unique(cell[order], return_index=True, return_counts=True)
-        centers[used] = np.add.reduceat(rows[order], first) / size[:, None]
-    return centers
 
 
 def near_cells(centers: np.ndarray) -> np.ndarray:
@@ -620,7 +607,7 @@ class _Cluster:
             f"Neighbours were looked for in near cells only: of the true ones of {len(some):,} "
             f"random examples {recall:.1%} were found."
         )
-        return nearest, [Finding("search", recall >= _LEAST_RECALL, recall, said)]
+        return nearest, [Finding("search", recall >= LEAST_FOUND, recall, said)]
 
     def nearest_of(
         self, some: np.ndarray, rows: np.ndarray, k: int, metric: str, stage: str = "neighbors"

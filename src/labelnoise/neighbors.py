@@ -490,14 +490,6 @@ def _candidates(
     done = 0
     lock = Lock()
 
-    def scan(beats: np.ndarray, scores: np.ndarray, rows: slice, columns: slice, by: int) -> None:
-        """Keep what beats the worst candidate of its row (by = 0) or of its column (by = 1)."""
-        owner, other = (rows, columns) if by == 0 else (columns, rows)
-        to_beat = best[owner.start].worst
-        np.greater(scores, to_beat if by else to_beat[:, None], out=beats)
-        found = np.divmod(np.flatnonzero(beats), scores.shape[1])
-        best[owner.start].add(found[by], found[1 - by] + other.start, scores[found])
-
     def work(pair: tuple[slice, slice]) -> None:
         nonlocal done
         rows, columns = pair
@@ -508,10 +500,9 @@ def _candidates(
             np.fill_diagonal(scores, -np.inf)
             found = best[rows.start]
             found.worst = found.reached(scores)
-            scan(beats, scores, rows, columns, 0)
         else:
-            scan(beats, scores, rows, columns, 0)
-            scan(beats, scores, rows, columns, 1)
+            best[columns.start].scan(scores, rows.start, 1, beats)
+        best[rows.start].scan(scores, columns.start, 0, beats)
         buffers.append((buffer, mask))
         with lock:
             done += 1
@@ -554,6 +545,17 @@ class Best:
         part = np.linspace(0, scores.shape[1], count, endpoint=False).astype(int)
         least = np.maximum.reduceat(scores, part, axis=1).min(axis=1)
         return np.nextafter(least, np.float32(-np.inf))
+
+    def scan(
+        self, scores: np.ndarray, start: int, by: int = 0, beats: np.ndarray | None = None
+    ) -> None:
+        """Keep what beats the worst of its row (by = 0) or column (by = 1), which is ours.
+
+        Numbers of the others begin at `start`; `beats` is room to compare in.
+        """
+        beats = np.greater(scores, self.worst if by else self.worst[:, None], out=beats)
+        found = np.divmod(np.flatnonzero(beats), scores.shape[1])
+        self.add(found[by], found[1 - by] + start, scores[found])
 
     def add(self, at: np.ndarray, column: np.ndarray, score: np.ndarray) -> None:
         """Take in scores, each with its row and its column."""
@@ -603,8 +605,7 @@ def _candidates_among(
             scores[own, some[own] - start] = -np.inf
             if start == columns.start:
                 best.worst = best.reached(scores)
-            found = np.divmod(np.flatnonzero(scores > best.worst[:, None]), scores.shape[1])
-            best.add(found[0], found[1] + start, scores[found])
+            best.scan(scores, start)
         best.merge()
         return best
 

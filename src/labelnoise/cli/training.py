@@ -41,7 +41,7 @@ MethodName = Annotated[
 Settings = Annotated[
     list[str] | None, Option(metavar="NAME=VALUE", help="A setting of the method, as q=0.5.")
 ]
-PlanName = Annotated[str, Option(help="The paper's cifar10, cifar100, clothing1m; or short.")]
+PlanName = Annotated[str, Option(help="The paper's cifar10, cifar100, clothing1m; short; brief.")]
 Folder = Annotated[
     Path | None,
     Option(help="For log and checkpoints, to continue after a kill. Default: one in runs."),
