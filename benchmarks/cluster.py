@@ -22,10 +22,10 @@ import numpy as np
 from tables import table
 
 from labelnoise._blocks import thread_count
+from labelnoise.approximate import find_centres
 from labelnoise.distributed import (
     Nearest,
     Shards,
-    find_centers,
     local_cluster,
     near_cells,
     nearest_center,
@@ -106,8 +106,9 @@ def cells() -> None:
         X = rng.standard_normal((50_000, 16)) @ rng.standard_normal((16, 128))
         X = X.astype(np.float32)
     rows, exact = [], nearest_neighbors(X, K_NEAREST).indices
+    near_rows = X / np.linalg.norm(X, axis=1, keepdims=True)
     for n_cells in (64, 256, 1024):
-        centers = find_centers(X, n_cells, cosine=True)
+        centers = find_centres(near_rows, n_cells, np.random.default_rng(0), rounds=8)
         cell, near = nearest_center(X, centers, cosine=True), near_cells(centers)
         size = np.bincount(cell, minlength=n_cells).astype(float)
         share = size @ near @ size / len(X) ** 2

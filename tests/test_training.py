@@ -375,6 +375,21 @@ def test_each_example_has_its_own_matrix():
     assert float(loss) == pytest.approx(np.mean(by_hand), abs=1e-5)
 
 
+@pytest.mark.parametrize("loss", [ForwardLoss(), ReweightLoss()])
+def test_a_correction_begins_with_an_epoch_of_cross_entropy(loss):
+    matrices = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3))
+    objective = Corrected(Transitions(matrices, np.array([0, 1, 0])), loss)
+    logits, labels = torch.randn(3, 3), torch.tensor([0, 1, 2])
+    plain = float(objective([logits], labels, torch.arange(3)))
+    values = []
+    for epoch in (0, 1):
+        objective.at_epoch(epoch)
+        values.append(float(objective([logits], labels, torch.arange(3))))
+    uncorrected = float(torch.nn.functional.cross_entropy(logits, labels))
+    assert values == pytest.approx([uncorrected, plain], abs=1e-6)
+    assert abs(plain - uncorrected) > 1e-3
+
+
 def test_the_slack_is_added_once_and_learns():
     T = np.array([[0.7, 0.3], [0.2, 0.8]])
     objective = Revised(Transitions(T), ReweightLoss(through_weight=True))

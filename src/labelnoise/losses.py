@@ -103,7 +103,9 @@ class ForwardLoss(_TransitionLoss):
     Notes
     -----
     ``-log((T' f)[y])``, f the softmax. A label that no class is given (its column of T is 0)
-    costs nothing. Patrini et al., 2017, arXiv:1609.03683.
+    costs nothing. The gradient of class i has f[i] as a factor, so a network that has given a
+    class up hardly learns it again: begin with an epoch of cross-entropy. Patrini et al., 2017,
+    arXiv:1609.03683.
 
     Examples
     --------

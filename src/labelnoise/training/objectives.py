@@ -85,15 +85,30 @@ def _tensor(values: np.ndarray | None, dtype: torch.dtype) -> Tensor | None:
 
 
 class Corrected(Objective):
-    """A loss corrected by T, forward or by reweighting."""
+    """A loss corrected by T, forward or by reweighting, after a first epoch of cross-entropy.
+
+    What the forward loss teaches about a class has the class's own probability as a factor. A
+    network that gave a class up in its first, wild steps hardly learns it again: `warm_up`
+    epochs of cross-entropy prevent that.
+    """
+
+    warm_up = 1
+    warming: Tensor
 
     def __init__(self, transitions: Transitions, loss: ForwardLoss | ReweightLoss) -> None:
         super().__init__()
         self.transitions, self.loss = transitions, loss
+        self.register_buffer("warming", torch.zeros((), dtype=torch.bool))
+
+    def at_epoch(self, epoch: int) -> None:
+        """Say whether the correction waits."""
+        self.warming.fill_(epoch < self.warm_up)
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
-        """Mean corrected loss."""
-        value: Tensor = self.loss(logits[0], labels, self.transitions(index))
+        """Mean corrected loss; with the identity for T both losses are cross-entropy."""
+        T = self.transitions(index)
+        T = torch.where(self.warming, torch.eye(T.shape[-1], dtype=T.dtype, device=T.device), T)
+        value: Tensor = self.loss(logits[0], labels, T)
         return value
 
 

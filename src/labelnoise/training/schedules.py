@@ -94,7 +94,7 @@ PLANS = {
         second=Schedule(((0.1, 8), (0.01, 4)), batch_size=256),
         final=Schedule(((0.1, 20), (0.01, 12), (0.001, 8)), batch_size=256),
     ),
-    "brief": Plan(first=_ramp(6), second=_ramp(6), final=_ramp(14)),
+    "brief": Plan(first=_ramp(10), second=_ramp(10), final=_ramp(18)),
 }
 
 
@@ -103,7 +103,7 @@ def plan_named(name: str) -> Plan:
 
     The paper's last 0.1/0.01/0.001 for 60 epochs each become 20, 12 and 8 in "short", its
     40 epochs before become 12, and the batch 256: an eighth of the time. In "brief" they become
-    14 and 6 epochs of a rate that falls from 0.1 to 0.
+    18 and 10 epochs of a rate that falls from 0.1 to 0.
     """
     if name not in PLANS:
         raise LabelNoiseError(f"Expected plan to be one of {tuple(PLANS)}, but it is {name!r}")
