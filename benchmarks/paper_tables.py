@@ -201,14 +201,13 @@ def groups() -> list[list[Spec]]:
         *alone(("feasibility",), EXTRACTORS),
         *main(hard, 1),
         *main(hard, 2),
-        *alone(OTHER_METHODS, hard),
-        *alone(("figure 3",), SYMMETRIC[:1]),
         *main(easier, 1),
         *main(easier, 2),
-        *main(("worst",), 0),
-        *alone(("figure 3",), SYMMETRIC[1:]),
+        *alone(OTHER_METHODS, hard),
+        *alone(("figure 3",), SYMMETRIC),
         *alone(GIVEN_MATRICES, GIVEN_LABELS),
         *([spec] for spec in ODD),
+        *main(("worst",), 0),
     ]
 
 
