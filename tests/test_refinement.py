@@ -37,6 +37,33 @@ def test_overlap_is_not_taken_for_noise(overlapping, T):
     assert est.diagnostics_["refined"].value == 0
 
 
+def unequal_clusters(n=8000):
+    """Classes well apart, the largest fifteen times the smallest."""
+    rng = np.random.default_rng(5)
+    prior = np.geomspace(1, 15, 8)
+    y = rng.choice(8, n, p=prior / prior.sum())
+    X = 1.8 * rng.standard_normal((8, 12))[y]
+    return X + rng.uniform(0.6, 1.4, (8, 12))[y] * rng.standard_normal((n, 12)), y
+
+
+@pytest.mark.parametrize(("rate", "most"), [(0.1, 0.03), (0.3, 0.03), (0.7, 0.2)])
+def test_many_examples_may_be_equally_clear(rate, most):
+    """Which of them has which label tells nothing of how noise depends on clearness.
+
+    With 70% of wrong labels, the triples' T has the maximum of a small class elsewhere.
+    """
+    X, y = unequal_clusters()
+    noisy = symmetric(y, rate, random_state=11)
+    T = true_transition_matrix(y, noisy.labels, 8)
+    est = HOC().fit(X, noisy.labels)
+    assert est.diagnostics_["refined"].value == 0
+    assert transition_error(est.transition_matrix_, T) < most
+    assert est.diagnostics_["nonsingular"].ok
+    assert est.diagnostics_["informative"].ok
+    if rate == 0.7:
+        assert (est.triples_transition_matrix_.argmax(axis=1) != np.arange(8)).any()
+
+
 def test_features_need_not_be_linear():
     """Classes that no line parts: neighbours vote, and the linear model is of no use."""
     rng = np.random.default_rng(0)

@@ -71,10 +71,8 @@ class Diagnostics(Sequence[Finding]):
         )
 
 
-def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
-    """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
-    T, p = solution.transition_matrix, solution.class_prior
-    occurring = np.flatnonzero(solution.occurring).tolist()
+def check_matrix(T: np.ndarray, occurring: list[int], classes: np.ndarray) -> list[Finding]:
+    """Whether rows of T can be told apart, and to which class each belongs."""
     inner = T[np.ix_(occurring, occurring)]
     least = float(np.linalg.svd(inner, compute_uv=False)[-1])
     singular = least < _SMALL_SINGULAR_VALUE
@@ -114,7 +112,13 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
     findings.append(
         Finding("informative", not uninformative, float(margin[occurring].min()), sentence)
     )
+    return findings
 
+
+def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
+    """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
+    p, occurring = solution.class_prior, np.flatnonzero(solution.occurring).tolist()
+    findings = check_matrix(solution.transition_matrix, occurring, classes)
     counts = consensus.label_counts()
     absent = [i for i in range(len(classes)) if not solution.occurring[i]]
     rare = [i for i in occurring if counts[i] < _FEW_TRIPLES]

@@ -26,6 +26,7 @@ from labelnoise.diagnostics import (
     check_duplicates,
     check_fit,
     check_guarantee,
+    check_matrix,
     check_rows,
     check_search,
     check_solution,
@@ -48,7 +49,8 @@ SCALES = (2, 6, 18)  # so many nearest neighbours vote when T is refined
 LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
-_BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much
+_BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much, or
+_AT_BOUND = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
@@ -477,16 +479,23 @@ class HOC(Estimator):
         from labelnoise.refinement import refine
 
         T, p = self.transition_matrix_, self.class_prior_
+        # The model has the maxima on the diagonal: it gets a T like that to begin with, and is not
+        # believed where it, too, would have one elsewhere.
         off = T.max(axis=1) - np.diag(T)
-        if off.max() > _BY_CHANCE:  # the model has the maxima on the diagonal
-            return
         T = T + np.diag(off)
         T /= T.sum(axis=1, keepdims=True)
         found = refine(X, labels, neighbors, T, p, sources=sources, progress=progress)
+        refined = found.of_features
+        elsewhere = np.sort(refined, axis=1)[:, -2] > _AT_BOUND * np.diag(refined)
+        if (elsewhere & (off > _BY_CHANCE)).any():
+            return
         self._refinement = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        findings = [*map(found.allow_for, self.diagnostics_), found.finding()]
-        self.diagnostics_ = Diagnostics(tuple(findings))
+        occurring = np.flatnonzero(self.consensus_.label_counts()).tolist()
+        of_matrix = check_matrix(found.transition_matrix, occurring, self.classes_)
+        anew = {finding.name: finding for finding in of_matrix}
+        findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
+        self.diagnostics_ = Diagnostics((*findings, found.finding()))
 
     def _of_triples(self) -> tuple[np.ndarray, np.ndarray]:
         """T and p that explain the triples."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
+from scipy.stats import rankdata
 from threadpoolctl import threadpool_limits
 
 from labelnoise._blocks import row_blocks, thread_count
@@ -45,7 +46,7 @@ _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
 _MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
 _AT_BOUND = 1e-3
-_MOST_DEPENDENCE = 5.0  # that is told: few examples may seem to depend without limit
+_MOST = np.array([5.0, 1.0])  # b and c either way: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
 
@@ -115,7 +116,7 @@ class Refinement:
         )
         found, shown = (1 - float(p @ np.diag(T)) for T, p in estimates)
         low, high = sorted((found, shown))
-        factor = np.exp(min(abs(self.dependence), _MOST_DEPENDENCE))
+        factor = np.exp(abs(self.dependence))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
         sentence = (
             f"Noise does not seem to depend on how clear an example is, so the features tell "
@@ -197,7 +198,7 @@ def refine(
     dependence = _Dependence.of(clean)
     depending, gained = model.fit(np.append(parameters, [0, 0]), dependence, maxiter=80)
     step()
-    b, c = depending[-2:]
+    b, c = _bounded(depending)
     evidence = gained - value
     sure = _between(evidence, _SIGNIFICANT) * _between(abs(b), _LARGE)
     if sure:
@@ -238,15 +239,14 @@ class _Dependence:
 
     @classmethod
     def of(cls, clean: np.ndarray) -> _Dependence:
-        rank = np.empty(len(clean), np.float32)
-        order = np.argsort(-clean.max(axis=1), kind="stable")
-        rank[order] = np.arange(len(clean)) / len(clean) - 0.5
+        # Equals have one rank: examples come sorted by label, of which it must not tell.
+        rank = ((rankdata(-clean.max(axis=1)) - 0.5) / len(clean) - 0.5).astype(np.float32)
         likeness = np.log(clean.T + _LEAST_LIKENESS)
         return cls(rank, likeness - likeness.mean(axis=0))
 
     def odds(self, parameters: np.ndarray, rows: slice) -> np.ndarray:
-        """(K, rows) factors on the odds of each label that is wrong; b and c come last."""
-        b, c = parameters[-2:].astype(np.float32)
+        """(K, rows) factors on the odds of each label that is wrong."""
+        b, c = _bounded(parameters).astype(np.float32)
         return np.exp(np.clip(b * self.rank[rows] + c * self.likeness[:, rows], -30, 30))
 
 
@@ -285,7 +285,8 @@ class _CleanModel:
     """``P(y | x) = sum_k h_k(x) T[k, y]``, h a softmax of slopes times scores, and intercepts.
 
     Parameters are slopes (m, K), intercepts (K,), the logits of ``r[k, j] = T[k, j] / T[k, k]``;
-    and b and c, where the odds of a wrong label j have a factor ``exp(b * rank + c * likeness_j)``.
+    and what b and c follow from, where the odds of a wrong label j have a factor
+    ``exp(b * rank + c * likeness_j)``.
     """
 
     def __init__(
@@ -353,7 +354,8 @@ class _CleanModel:
             by_logits = (by_ratios * (1 - ratios))[self.off]
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
-                gradient.append([by_b, by_c])
+                inner = 1 - (_bounded(parameters) / _MOST) ** 2
+                gradient.append(inner * [by_b, by_c])
             return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
 
         options = {"maxiter": maxiter, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
@@ -490,6 +492,11 @@ def _posterior(h: np.ndarray, chance: np.ndarray) -> tuple[np.ndarray, np.ndarra
     likely = posterior.sum(axis=0)
     posterior /= likely
     return posterior, likely
+
+
+def _bounded(parameters: np.ndarray) -> np.ndarray:
+    """Give b and c, of parameters that end with them."""
+    return _MOST * np.tanh(parameters[-2:] / _MOST)
 
 
 def _transition(ratios: np.ndarray) -> np.ndarray:
