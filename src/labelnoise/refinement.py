@@ -40,7 +40,9 @@ _ENOUGH = 200_000  # examples
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
+_ALIKE = (0.2, 0.3)  # and c
 _SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
+_SHARE_OF_ALIKE = 0.5  # where wrong labels are of classes that an example resembles
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
@@ -118,12 +120,16 @@ class Refinement:
         low, high = sorted((found, shown))
         factor = np.exp(abs(self.dependence))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
+        case = (
+            f"Labels are wrong more often where the class {where} (odds times {factor:.1f} or more)"
+            if abs(self.dependence) > _LARGE[0]
+            else "Wrong labels are of classes that the example resembles"
+        )
         sentence = (
             f"Noise does not seem to depend on how clear an example is, so the features tell "
             f"noise ({found:.1%}) from classes that overlap (triples alone show {shown:.1%})."
             if self.share == 0
-            else f"Labels are wrong more often where the class {where} (odds times {factor:.1f} "
-            f"or more), which no method tells from classes that overlap: the truth is between "
+            else f"{case}, which no method tells from classes that overlap: the truth is between "
             f"{low:.1%} and {high:.1%} wrong, and T is taken between the two. Some hundred "
             f"verified labels would tell."
         )
@@ -167,7 +173,8 @@ def refine(
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
     the likelihood says that b and c are not 0, T is the mean of this model's over the examples. As
     the form of the model alone tells such noise from overlap, it still finds too little of it, and
-    the triples' T gets a share: a quarter for b > 0, and for b < 0 the more the smaller b is.
+    the triples' T gets a share: a quarter for b > 0, half for c > 0, and for b < 0 the more the
+    smaller b is.
     """
     K = len(of_triples)
     steps = 2 * _FOLDS + 4
@@ -200,13 +207,16 @@ def refine(
     step()
     b, c = _bounded(depending)
     evidence = gained - value
-    sure = _between(evidence, _SIGNIFICANT) * _between(abs(b), _LARGE)
+    significant = _between(evidence, _SIGNIFICANT)
+    by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
+    sure = max(by_b, by_c)
     if sure:
         mean = model.mean_transition(depending, dependence)
         of_features = (1 - sure) * of_features + sure * mean
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
-    share = sure * float(_SHARE_OF_HARD if b > 0 else min(1, -b))
+    share = max(by_b * float(_SHARE_OF_HARD if b > 0 else -b / 2), by_c * _SHARE_OF_ALIKE)
+    share = min(share, 1.0)
     return Refinement(
         transition_matrix=(1 - share) * of_features + share * of_triples,
         class_prior=(1 - share) * prior + share * prior_of_triples,
