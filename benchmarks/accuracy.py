@@ -19,6 +19,7 @@ import argparse
 import functools
 import io
 import json
+import multiprocessing as mp
 import os
 import subprocess
 import sys
@@ -34,6 +35,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from labelnoise import HOC, _estimator, feasibility, noise, transition_error
 from labelnoise.baselines import (
@@ -43,6 +45,7 @@ from labelnoise.baselines import (
     transition_layer,
     volume_minimising,
 )
+from labelnoise.hoc import SCALES
 from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
@@ -286,42 +289,58 @@ ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {
 PEERS = ("cleanlab", "anchors", "Dual-T", "T-layer", "VolMin")
 
 
-def run(what: str, minutes: float, names: list[str]) -> None:
-    """Do what is missing, for so many minutes."""
+def run(what: str, minutes: float, names: list[str], jobs: int) -> None:
+    """Do what is missing, for so many minutes, in so many processes of one thread each."""
     warnings.simplefilter("ignore")
     remember_neighbors()
     deadline = time.time() + 60 * minutes
     done = {(r["features"], r["noise"], r["seed"], r["estimator"]) for r in finished()}
-    for cell in cells(what):
-        missing = [n for n in names if (cell.features, cell.noise, cell.seed, n) not in done]
-        if not missing:
-            continue
-        if time.time() > deadline:
-            return
-        X, y, near = data(cell.features)
-        labels, K = noisy_labels(cell), int(y.max()) + 1
-        truth = true_transition_matrix(y, labels, K)
-        asks = any(name in ("cleanlab", "anchors", "Dual-T") for name in missing)
-        P = noisy_posteriors(X, labels, K) if asks else None
-        for name in missing:
-            begin = time.perf_counter()
-            try:
-                T = ESTIMATORS[name](X, labels, K, near, P)
-                error, failure = transition_error(T, truth), None
-            except Exception as problem:  # a peer that cannot answer is a result too
-                error, failure = None, f"{type(problem).__name__}: {problem}"
-            result = {
-                **asdict(cell),
-                "estimator": name,
-                "error": error,
-                "seconds": round(time.perf_counter() - begin, 2),
-                "failure": failure,
-                "noise_rate": float((labels != y).mean()),
-                "feasible": feasibility(y, near),
-            }
+    missing = [
+        (cell, name)
+        for cell in cells(what)
+        for name in names
+        if (cell.features, cell.noise, cell.seed, name) not in done
+    ]
+    # Processes are forked, with data and neighbours in their memory already.
+    for features in dict.fromkeys(cell.features for cell, _ in missing):
+        X, _, _ = data(features)
+        _estimator.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        print(features, X.shape, flush=True)
+    context = mp.get_context("fork")
+    with context.Pool(jobs, threadpool_limits, (1,)) as pool:
+        work = ((cell, name, deadline) for cell, name in missing)
+        for result in pool.imap_unordered(measure, work):
+            if result is None:
+                continue
             with RESULTS.open("a") as file:
                 file.write(json.dumps(result) + "\n")
-        print(cell, flush=True)
+            print(*list(result.values())[:6], flush=True)
+
+
+def measure(work: tuple[Cell, str, float]) -> dict | None:
+    """One estimator's error in a cell; None when time is up."""
+    cell, name, deadline = work
+    if time.time() > deadline:
+        return None
+    X, y, near = data(cell.features)
+    labels, K = noisy_labels(cell), int(y.max()) + 1
+    asks = name in ("cleanlab", "anchors", "Dual-T")
+    P = noisy_posteriors(X, labels, K) if asks else None
+    begin = time.perf_counter()
+    try:
+        T = ESTIMATORS[name](X, labels, K, near, P)
+        error, failure = transition_error(T, true_transition_matrix(y, labels, K)), None
+    except Exception as problem:  # a peer that cannot answer is a result too
+        error, failure = None, f"{type(problem).__name__}: {problem}"
+    return {
+        **asdict(cell),
+        "estimator": name,
+        "error": error,
+        "seconds": round(time.perf_counter() - begin, 2),
+        "failure": failure,
+        "noise_rate": float((labels != y).mean()),
+        "feasible": feasibility(y, near),
+    }
 
 
 def finished() -> list[dict]:
@@ -398,12 +417,13 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "run", "render"])
     parser.add_argument("--cells", choices=["tuning", "reporting"], default="reporting")
     parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--estimators", nargs="*", default=list(ESTIMATORS))
     args = parser.parse_args()
     if args.what == "prepare":
         prepare()
     elif args.what == "run":
-        run(args.cells, args.minutes, args.estimators)
+        run(args.cells, args.minutes, args.estimators, args.jobs)
     else:
         (HERE / "results" / "accuracy.md").write_text(render())
 
