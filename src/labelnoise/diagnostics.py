@@ -17,6 +17,7 @@ from labelnoise.solvers._model import sampling_divergence
 
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
+_LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
 _MANY_DUPLICATES = 0.01
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
@@ -71,8 +72,11 @@ class Diagnostics(Sequence[Finding]):
         )
 
 
-def check_matrix(T: np.ndarray, occurring: list[int], classes: np.ndarray) -> list[Finding]:
-    """Whether rows of T can be told apart, and to which class each belongs."""
+def check_matrix(
+    consensus: Consensus, T: np.ndarray, p: np.ndarray, has_label: np.ndarray, classes: np.ndarray
+) -> list[Finding]:
+    """Whether rows of T can be told apart, to which class each belongs, and what it rests on."""
+    occurring = np.flatnonzero(has_label).tolist()
     inner = T[np.ix_(occurring, occurring)]
     least = float(np.linalg.svd(inner, compute_uv=False)[-1])
     singular = least < _SMALL_SINGULAR_VALUE
@@ -94,15 +98,15 @@ def check_matrix(T: np.ndarray, occurring: list[int], classes: np.ndarray) -> li
 
     others = T - np.diag(np.diag(T))
     margin = np.diag(T) - others.max(axis=1)
-    uninformative = [i for i in occurring if margin[i] <= 0]
+    uninformative = [i for i in occurring if margin[i] < _LEAST_MARGIN]
     if uninformative:
         named = _names(classes, uninformative)
         are = "is" if len(uninformative) == 1 else "are"
         sentence = (
-            f"T is not informative: {named} {are} labelled as another class more often than "
-            f"correctly (by up to {-margin[uninformative].min():.1%}), so which row belongs to "
-            f"which class is a guess (the order in which most labels are right). Check the labels "
-            f"of {named}."
+            f"T is not informative: {named} {are} labelled as another class as often as correctly "
+            f"or more often (by up to {max(0, -margin[uninformative].min()):.1%}), so which row "
+            f"belongs to which class is a guess (the order in which most labels are right). Check "
+            f"the labels of {named}."
         )
     else:
         sentence = (
@@ -112,15 +116,9 @@ def check_matrix(T: np.ndarray, occurring: list[int], classes: np.ndarray) -> li
     findings.append(
         Finding("informative", not uninformative, float(margin[occurring].min()), sentence)
     )
-    return findings
 
-
-def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
-    """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
-    p, occurring = solution.class_prior, np.flatnonzero(solution.occurring).tolist()
-    findings = check_matrix(solution.transition_matrix, occurring, classes)
     counts = consensus.label_counts()
-    absent = [i for i in range(len(classes)) if not solution.occurring[i]]
+    absent = [i for i in range(len(classes)) if not has_label[i]]
     rare = [i for i in occurring if counts[i] < _FEW_TRIPLES]
     empty = [i for i in occurring if i not in rare and p[i] * consensus.n_centers < 1]
     parts = []
@@ -148,6 +146,13 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
             or f"Every class has data: the rarest label occurs {counts.min():.0f} times.",
         )
     )
+    return findings
+
+
+def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:
+    """Whether T is identified by the triples: the conditions of the paper's Theorem 1."""
+    T, p = solution.transition_matrix, solution.class_prior
+    findings = check_matrix(consensus, T, p, solution.occurring, classes)
     if not solution.converged:
         findings.append(
             Finding(

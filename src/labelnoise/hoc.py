@@ -491,8 +491,8 @@ class HOC(Estimator):
             return
         self._refinement = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        occurring = np.flatnonzero(self.consensus_.label_counts()).tolist()
-        of_matrix = check_matrix(found.transition_matrix, occurring, self.classes_)
+        T, p, counts = found.transition_matrix, found.class_prior, self.consensus_.label_counts()
+        of_matrix = check_matrix(self.consensus_, T, p, counts > 0, self.classes_)
         anew = {finding.name: finding for finding in of_matrix}
         findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
