@@ -33,7 +33,7 @@ from labelnoise.distributed import (
 )
 from labelnoise.neighbors import nearest_neighbors
 
-GFLOPS = 40.0  # of one core, all that a comparison does counted in: what `scaling` measured
+GFLOPS = 40.0  # of one core, all that a comparison does counted in: `scaling` measured 52
 TILE_BYTES, K_NEAREST = 2**28, 2
 
 
