@@ -142,10 +142,10 @@ no script kept.
   end.
 - **A class can be lost, and T is not the reason.** On instance .6 with seed 0, no method that
   estimates T on its way answers "dog" at the end, reweighting included, and with the true T 13%
-  of the dogs are found, while CE finds 87%: with these labels one class takes up to half of the flips of the others. That the
-  true T does not help says that it is these labels, not the estimate; which row explains the dogs
-  was not looked at. With seed 2 it is nearly so (5 to 14% of the dogs), with seed 1 no class is
-  lost.
+  of the dogs are found, while CE finds 87%: with these labels one class takes up to half of the
+  flips of the others. That the true T does not help says that it is these labels, not the
+  estimate; which row explains the dogs was not looked at. With seed 2 it is nearly so (5 to 14%
+  of the dogs), with seed 1 no class is lost.
 - **A first epoch of cross-entropy, and a longer first stage, were worth it.** 51 runs without
   that epoch and with 14 and 6 epochs are in `paper_runs.jsonl`: three of those with the forward
   loss ended 6 to 8 points below their like (human labels, seed 2: 78.1 against 84.3), as if a

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import kneighbors_graph
 
 from labelnoise import LabelNoiseError
+from labelnoise._blocks import block_bytes
+from labelnoise._files import free_memory
 from labelnoise.neighbors import given_neighbors, joined_neighbors, nearest_neighbors
 
 
@@ -327,3 +329,21 @@ def test_rows_that_are_not_copied(monkeypatch, rng):
             patch.setattr("labelnoise.neighbors._LARGEST_COPY", 100)
             found = nearest_neighbors(X, 3, metric, tile=64).indices
         np.testing.assert_array_equal(found, expected)
+
+
+def test_blocks_are_smaller_where_memory_is_short(monkeypatch):
+    for free, expected in ((2**40, 64 * 2**20), (2**26, 2 * 2**20), (0, 2**20)):
+        monkeypatch.setattr("labelnoise._blocks._free_at_first", lambda free=free: free)
+        assert block_bytes() == expected
+
+
+def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
+    group = tmp_path / "memory"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text("3000")
+    (group / "memory.usage_in_bytes").write_text("2500")
+    (group / "memory.stat").write_text("active_file 100\ninactive_file 200\n")
+    monkeypatch.setattr("labelnoise._files._CGROUP", tmp_path)
+    assert free_memory() == 3000 - 2500 + 100 + 200
+    (group / "memory.limit_in_bytes").write_text("100")
+    assert free_memory() == 0

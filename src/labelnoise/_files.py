@@ -58,13 +58,27 @@ def expect_room(path: str | os.PathLike[str], n_bytes: int) -> None:
         )
 
 
+def _cached(group: Path) -> int:
+    """Bytes of files that a group keeps in memory, and gives up when others need it."""
+    words = (group / "memory.stat").read_text().split()
+    return sum(int(words[words.index(name) + 1]) for name in ("active_file", "inactive_file"))
+
+
 def free_memory() -> float:
     """Bytes that this process may still use; infinity where the system does not tell."""
     found = [float("inf")]
     with suppress(OSError, ValueError, IndexError):
         line = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2]
         found.append(1024 * int(line.split()[0]))
-    for limit, use in _CGROUP_FILES:
+    for most, use in _CGROUP_FILES:
         with suppress(OSError, ValueError):  # the limit may be the word "max"
-            found.append(int((_CGROUP / limit).read_text()) - int((_CGROUP / use).read_text()))
-    return min(found)
+            free = int((_CGROUP / most).read_text()) - int((_CGROUP / use).read_text())
+            found.append(free + _cached((_CGROUP / use).parent))
+    with suppress(ImportError, OSError, ValueError):  # not on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            found.append(limit - pages * resource.getpagesize())
+    return max(0.0, min(found))

@@ -20,8 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import BLOCK_BYTES, CACHE_BYTES, row_blocks, thread_count
+from labelnoise._blocks import CACHE_BYTES, block_bytes, row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError
+from labelnoise._files import free_memory
 
 METRICS = ("cosine", "euclidean")
 SEARCHES = ("auto", "exact", "approximate")
@@ -224,7 +225,7 @@ def settle(
 ) -> None:
     """Search again, in float64, for the neighbours of some of the rows."""
     k = indices.shape[1]
-    for some in np.array_split(unsettled, len(unsettled) * len(points.X) * 8 // BLOCK_BYTES + 1):
+    for some in np.array_split(unsettled, len(unsettled) * len(points.X) * 8 // block_bytes() + 1):
         if len(some):
             ties = _candidates_float64(points, rows[some], k, sources, columns)
             indices[some], gap[some] = _rank(points, rows[some], ties, k)
@@ -383,7 +384,7 @@ class Points:
         self.zero = norm == 0
         self.scale = np.where(self.zero, 1.0, norm)[:, None]
         self.half_square = np.zeros((len(X), 1), np.float32)
-        copied = copy and 4 * X.size <= _LARGEST_COPY
+        copied = copy and 4 * X.size <= min(_LARGEST_COPY, free_memory() / 4)
         self.near: np.ndarray | None = np.empty(X.shape, np.float32) if copied else None
         if self.near is None and self.cosine:
             return

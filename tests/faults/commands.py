@@ -57,7 +57,8 @@ def _run(arguments, folder, fault):
     except SystemExit as stop:
         status = stop.code or 0
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS):
+            resource.setrlimit(limit, (resource.RLIM_INFINITY,) * 2)
         os.seteuid(os.getuid())
         with open("said", "w") as file:
             file.write(said.getvalue())
@@ -74,4 +75,12 @@ def _nobody():
     os.seteuid(65534)
 
 
-FAULTS = {"disk": _little_disk, "nobody": _nobody}
+def _little_memory(n_bytes):
+    """No more address space than there is, and so much."""
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[0])
+    most = pages * resource.getpagesize() + n_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+
+FAULTS = {"disk": _little_disk, "nobody": _nobody, "memory": _little_memory}

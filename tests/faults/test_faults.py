@@ -28,6 +28,7 @@ COMMANDS = {  # and what they leave under a final name
         ["embed", "y.csv", "--kind", "table", "--out", "f.npy"],
         ["f.npy", "f.names.csv"],
     ),
+    "cluster": (["estimate", "shards", "y.csv", "--workers", "2", "--out", "T.json"], ["T.json"]),
     "train": ([*TRAIN, "--device", "cpu", "--json", "--folder", "run"], []),
 }
 QUICK = ["estimate", "suspects", "embed"]
@@ -37,6 +38,9 @@ def write_data(folder, n=600):
     X, y = clusters(4, n, 0, separation=2.0)
     np.save(folder / "x.npy", X.astype(np.float32))
     write_labels(folder / "y.csv", Labels(symmetric(y, 0.2, random_state=0).labels))
+    (folder / "shards").mkdir()
+    for number, rows in enumerate(np.array_split(X.astype(np.float32), 3)):
+        np.save(folder / f"shards/{number}.npy", rows)
     (folder / "photos").mkdir()
     for i in range(8):
         Image.new("RGB", (8, 8), (255 * (i % 2), 0, 0)).save(folder / f"photos/{i}.png")
@@ -79,10 +83,11 @@ def test_killed_at_any_moment(data, undisturbed, tmp_path, name):
     """Final names hold all or nothing, and the same command then gives the undisturbed result."""
     (arguments, files), (expected, seconds, said) = COMMANDS[name], undisturbed(name)
     rng = np.random.default_rng(len(name))
-    for _ in range(2 if FACTOR == 1 else 100):
-        for kept in ("x.npy", "y.csv"):
-            shutil.copy(data / kept, tmp_path)
-        shutil.copytree(data / "photos", tmp_path / "photos", dirs_exist_ok=True)
+    for kept in ("x.npy", "y.csv"):
+        shutil.copy(data / kept, tmp_path)
+    for kept in ("photos", "shards"):
+        shutil.copytree(data / kept, tmp_path / kept)
+    for _ in range(2 if FACTOR == 1 else 5 * FACTOR):
         process = start(arguments, tmp_path)
         time.sleep(rng.uniform(0, seconds))
         process.kill()
@@ -96,6 +101,18 @@ def test_killed_at_any_moment(data, undisturbed, tmp_path, name):
     if name == "train":
         accuracy = re.compile(r'".*_accuracy": .*')
         assert accuracy.findall(resumed) == accuracy.findall(said) != []
+
+
+def test_little_memory_changes_nothing_but_the_blocks(tmp_path):
+    """150 MiB beside the program itself, of which the threads' own buffers are 64."""
+    write_data(tmp_path, 8000)
+    arguments, [name] = COMMANDS["estimate"]
+    found = []
+    for fault in (None, ("memory", 150 * 2**20)):
+        status, _, said = finish(arguments, tmp_path, fault)
+        assert status == 0, said
+        found.append((tmp_path / name).read_bytes())
+    assert found[0] == found[1]
 
 
 FAULTS = [("disk", 100), ("nobody",)]

@@ -36,7 +36,10 @@ def main() -> None:
     try:
         app()
     except (LabelNoiseError, OSError, MemoryError) as error:
-        print("Error:", " ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, MemoryError):
+            said = f"Expected enough memory, but there is too little: {said}"
+        print("Error:", said, file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(_interrupted())
