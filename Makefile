@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv demo test test-browser test-slow test-wheel lint format bench-speed docs clean
+.PHONY: help venv demo test test-browser test-slow fuzz test-wheel lint format bench-speed docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,10 @@ test-slow: venv  ## Run the long statistical tests, and those of the large extra
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
 	$(BIN)/python -m pytest -q -s tests/statistical tests/extras
 	LABELNOISE_TRIALS=20 $(BIN)/python -m pytest -q tests/fuzz tests/faults
+
+fuzz: venv  ## Fuzz the readers of files with atheris, a minute for each format
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris
+	$(BIN)/python tests/fuzz/coverage_guided.py 60
 
 test-wheel: venv  ## Build the wheel, and run the tests of the core on it in an empty environment
 	rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps -w build/wheel .

@@ -124,6 +124,15 @@ def test_cells_become_labels(tmp_path, cells, expected):
     assert read_labels(str(tmp_path / "y.csv")).array.tolist() == expected
 
 
+@pytest.mark.parametrize("read", [read_features, read_labels])
+def test_a_table_without_columns(tmp_path, read):
+    empty = pyarrow.table({})
+    with pyarrow.ipc.new_file(str(tmp_path / "x.arrow"), empty.schema) as out:
+        out.write_table(empty)
+    with pytest.raises(LabelNoiseError, match=r"a table with columns, but .*x\.arrow has none"):
+        read(str(tmp_path / "x.arrow"))
+
+
 def test_labels_are_matched_by_name(tmp_path):
     """The order of the labels does not matter, nor labels of images that could not be read."""
     features = embedding(tmp_path / "x.npy", NAMES[:3], failed=["d.png"])

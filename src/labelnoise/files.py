@@ -330,7 +330,9 @@ def _arrow_table(path: Path) -> Any:
     with _explained(f"Expected a table, but {path} cannot be read"):
         table = (_parquet if path.suffix.lower() == ".parquet" else _arrow)(path)
         table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
-        return table
+    if not table.column_names:
+        raise LabelNoiseError(f"Expected a table with columns, but {path} has none")
+    return table
 
 
 def _parquet(path: Path) -> Any:
