@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,12 +55,16 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
     terminal = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    hidden = quiet or not terminal.is_interactive
-    with Progress(*columns, console=terminal, disable=hidden) as bars, warnings.catch_warnings():
+    shown = terminal.is_interactive and not quiet
+    # One that is disabled still prints an empty line at its end, in some versions.
+    display = Progress(*columns, console=terminal) if shown else nullcontext()
+    with display as bars, warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelNoiseWarning)
         tasks = {}
 
         def show(stage: str, done: int, total: int) -> None:
+            if bars is None:
+                return
             if stage not in tasks:
                 tasks[stage] = bars.add_task(_STAGES.get(stage, stage.capitalize()), total=None)
             bars.update(tasks[stage], completed=done, total=total or None)
