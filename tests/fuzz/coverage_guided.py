@@ -12,8 +12,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import atheris
-
 sys.path.insert(0, str(Path(__file__).parents[2]))
 READING = ["labelnoise", "numpy.lib", "zipfile", "csv", "json"]
 LIMITS = ["-rss_limit_mb=4096", "-timeout=20", "-max_len=8192"]
@@ -21,6 +19,8 @@ LIMITS = ["-rss_limit_mb=4096", "-timeout=20", "-max_len=8192"]
 
 def fuzz(name: str, folder: Path, options: list[str]) -> None:
     """Fuzz one format in this process, as libFuzzer's options say."""
+    import atheris  # which comes with `make fuzz`
+
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=READING):
         from tests.fuzz.test_readers import read_all, write_files
