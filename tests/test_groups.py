@@ -375,6 +375,8 @@ X6, Y6, G6 = np.eye(6), np.array([0, 1, 0, 1, 0, 1]), np.array(list("aaabbb"))
         ({}, Y6, [0, 1, np.nan, 1, 0, np.nan], r"row 2 has none \(2 such"),
         ({}, Y6, pd.Series([1, 2, pd.NA, 1, 2, 1], dtype="Int64"), "row 2 has none"),
         ({}, Y6, np.array(["a", 1, "a", 1, "a", 1], object), "cannot be put in order"),
+        ({}, Y6, ["a", pd.NA, True, 1j, "b", "b"], "row 1 has none"),
+        ({}, Y6, ["a", (1,), "a", "b", "b", "b"], "groups to be names, but they are not"),
         ({}, Y6, ["a"] * 6, r"number of groups is 1: \['a'\]. For one group use HOC"),
         ({}, [0, 1, 0, None, None, None], G6, "group b has none"),
         ({"neighbors_from": "both"}, Y6, G6, "neighbors_from = 'both'"),

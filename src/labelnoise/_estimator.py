@@ -349,17 +349,21 @@ def encode_names(
     values: Any, n: int, what: str, each: str = "example"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
-    values = np.asarray(values)
+    try:
+        values = np.asarray(values)
+    except ValueError as error:  # lists among them
+        raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
     if values.shape != (n,):
         raise LabelNoiseError(
             f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
             f"are {n} labels"
         )
-    missing = values != values
     if values.dtype.kind == "O":
-        # Of pandas.NA not even that can be said.
+        # Of pandas.NA not even that it is or is not itself can be said.
         itself = [value is not None and (value == value) is True for value in values.tolist()]
         missing = ~np.array(itself, bool)
+    else:
+        missing = values != values
     if missing.any():
         raise LabelNoiseError(
             f"Expected no {what} to be missing, but row {np.flatnonzero(missing)[0]} has none "
