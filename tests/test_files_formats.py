@@ -125,11 +125,17 @@ def test_cells_become_labels(tmp_path, cells, expected):
 
 
 @pytest.mark.parametrize("read", [read_features, read_labels])
-def test_a_table_without_columns(tmp_path, read):
-    empty = pyarrow.table({})
-    with pyarrow.ipc.new_file(str(tmp_path / "x.arrow"), empty.schema) as out:
-        out.write_table(empty)
-    with pytest.raises(LabelNoiseError, match=r"a table with columns, but .*x\.arrow has none"):
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        (pyarrow.table({}), r"a table with columns, but .*x\.arrow has none"),
+        (pyarrow.table([[1.0], [2.0]], names=["a", "a"]), r".*x\.arrow has 'a' twice"),
+    ],
+)
+def test_tables_without_columns_or_with_equal_names(tmp_path, read, table, problem):
+    with pyarrow.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as out:
+        out.write_table(table)
+    with pytest.raises(LabelNoiseError, match=problem):
         read(str(tmp_path / "x.arrow"))
 
 

@@ -330,8 +330,12 @@ def _arrow_table(path: Path) -> Any:
     with _explained(f"Expected a table, but {path} cannot be read"):
         table = (_parquet if path.suffix.lower() == ".parquet" else _arrow)(path)
         table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
-    if not table.column_names:
+    names = table.column_names
+    if not names:
         raise LabelNoiseError(f"Expected a table with columns, but {path} has none")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise LabelNoiseError(f"Expected names that differ, but {path} has {twice!r} twice")
     return table
 
 
