@@ -297,52 +297,54 @@ def run(what: str, minutes: float, names: list[str], jobs: int) -> None:
     remember_neighbors()
     deadline = time.time() + 60 * minutes
     done = {(r["features"], r["noise"], r["seed"], r["estimator"]) for r in finished()}
-    missing = [
-        (cell, name)
+    missing = {
+        cell: [n for n in names if (cell.features, cell.noise, cell.seed, n) not in done]
         for cell in cells(what)
-        for name in names
-        if (cell.features, cell.noise, cell.seed, name) not in done
-    ]
+    }
+    missing = {cell: some for cell, some in missing.items() if some}
     # Processes are forked, with data and neighbours in their memory already.
-    for features in dict.fromkeys(cell.features for cell, _ in missing):
+    for features in dict.fromkeys(cell.features for cell in missing):
         X, _, _ = data(features)
         _estimator.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
         print(features, X.shape, flush=True)
     context = mp.get_context("fork")
     with context.Pool(jobs, threadpool_limits, (1,)) as pool:
-        work = ((cell, name, deadline) for cell, name in missing)
-        for result in pool.imap_unordered(measure, work):
-            if result is None:
-                continue
+        work = ((cell, some, deadline) for cell, some in missing.items())
+        for results in pool.imap_unordered(measure, work):
             with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
-            print(*list(result.values())[:6], flush=True)
+                file.writelines(json.dumps(result) + "\n" for result in results)
+            for result in results:
+                print(*list(result.values())[:6], flush=True)
 
 
-def measure(work: tuple[Cell, str, float]) -> dict | None:
-    """One estimator's error in a cell; None when time is up."""
-    cell, name, deadline = work
+def measure(work: tuple[Cell, list[str], float]) -> list[dict]:
+    """Some estimators' errors in a cell; none when time is up."""
+    cell, names, deadline = work
     if time.time() > deadline:
-        return None
+        return []
     X, y, near = data(cell.features)
     labels, K = noisy_labels(cell), int(y.max()) + 1
-    asks = name in ("cleanlab", "anchors", "Dual-T")
+    truth, results = true_transition_matrix(y, labels, K), []
+    asks = any(name in ("cleanlab", "anchors", "Dual-T") for name in names)
     P = noisy_posteriors(X, labels, K) if asks else None
-    begin = time.perf_counter()
-    try:
-        T = ESTIMATORS[name](X, labels, K, near, P)
-        error, failure = transition_error(T, true_transition_matrix(y, labels, K)), None
-    except Exception as problem:  # a peer that cannot answer is a result too
-        error, failure = None, f"{type(problem).__name__}: {problem}"
-    return {
-        **asdict(cell),
-        "estimator": name,
-        "error": error,
-        "seconds": round(time.perf_counter() - begin, 2),
-        "failure": failure,
-        "noise_rate": float((labels != y).mean()),
-        "feasible": feasibility(y, near),
-    }
+    for name in names:
+        begin = time.perf_counter()
+        try:
+            T = ESTIMATORS[name](X, labels, K, near, P)
+            error, failure = transition_error(T, truth), None
+        except Exception as problem:  # a peer that cannot answer is a result too
+            error, failure = None, f"{type(problem).__name__}: {problem}"
+        result = {
+            **asdict(cell),
+            "estimator": name,
+            "error": error,
+            "seconds": round(time.perf_counter() - begin, 2),
+            "failure": failure,
+            "noise_rate": float((labels != y).mean()),
+            "feasible": feasibility(y, near),
+        }
+        results.append(result)
+    return results
 
 
 def times() -> None:

@@ -50,7 +50,7 @@ LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
 _BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much, or
-_AT_BOUND = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
+_AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
@@ -486,7 +486,7 @@ class HOC(Estimator):
         T /= T.sum(axis=1, keepdims=True)
         found = refine(X, labels, neighbors, T, p, sources=sources, progress=progress)
         refined = found.of_features
-        elsewhere = np.sort(refined, axis=1)[:, -2] > _AT_BOUND * np.diag(refined)
+        elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
         if (elsewhere & (off > _BY_CHANCE)).any():
             return
         self._refinement = found
