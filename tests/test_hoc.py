@@ -538,7 +538,7 @@ def test_intervals_leave_out_who_was_left_out():
 )
 def test_no_intervals_where_errors_are_not_known(settings):
     X, y = clusters(3, 300, seed=0)
-    est = HOC(**settings).fit(X, y)
+    est = HOC(random_state=0, **settings).fit(X, y)
     with pytest.raises(LabelNoiseError, match="Expected solver='likelihood' without soft"):
         est.confidence_interval()
 

@@ -57,7 +57,7 @@ def test_what_cannot_be_updated():
         est.update(X[:2, :3], [0, 1])
     with pytest.raises(LabelNoiseError, match="fitted to X and y alone"):
         HOC(refine=False).fit_consensus(est.consensus_).update(X, y)
-    rounds = HOC(refine=False, n_rounds=2, sample_size=200).fit(X, y)
+    rounds = HOC(refine=False, n_rounds=2, sample_size=200, random_state=0).fit(X, y)
     with pytest.raises(LabelNoiseError, match="fitted to X and y alone"):
         rounds.update(X, y)
     for other in ({"sources": np.arange(300) // 2}, {"center_weight": np.ones(300)}):
