@@ -41,9 +41,9 @@ _ENOUGH = 200_000  # examples
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
-_ALIKE = (0.2, 0.3)  # and c
+_ALIKE = (0.3, 0.5)  # and c
 _SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
-_SHARE_OF_ALIKE = 0.5  # where wrong labels are of classes that an example resembles
+_SHARE_OF_ALIKE = 0.75  # where wrong labels are of classes that an example resembles
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
@@ -179,8 +179,8 @@ def refine(
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
     the likelihood says that b and c are not 0, T is the mean of this model's over the examples. As
     the form of the model alone tells such noise from overlap, it still finds too little of it, and
-    the triples' T gets a share: a quarter for b > 0, half for c > 0, and for b < 0 the more the
-    smaller b is.
+    the triples' T gets a share: a quarter for b > 0, up to three quarters for large c, and for
+    b < 0 the more the smaller b is.
     """
     K = len(of_triples)
     steps = 2 * _FOLDS + 3
