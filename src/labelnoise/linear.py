@@ -36,7 +36,7 @@ _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
 _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
 _MOST_TRAINED, _MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
-_SHARE_ROWS, _MOST_SHARES = 1024, 64  # that threads work on
+_SHARES, _SHARE_ROWS = 8, (1024, 8192)  # that threads work on: so many, within these bounds
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
 
 
@@ -350,7 +350,7 @@ def _minimise(
         raise LabelNoiseError(f"Expected C > 0, but C = {C}")
     n = len(X)
     # How many depends on n alone: sums of other parts differ in rounding, and then in the search.
-    count = min(_MOST_SHARES, -(-n // _SHARE_ROWS))
+    count = -(-n // int(np.clip(n // _SHARES, *_SHARE_ROWS)))
     shares = [slice(i * n // count, (i + 1) * n // count) for i in range(count)]
 
     def forward_loss(weights: np.ndarray, T: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
