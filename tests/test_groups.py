@@ -372,6 +372,7 @@ X6, Y6, G6 = np.eye(6), np.array([0, 1, 0, 1, 0, 1]), np.array(list("aaabbb"))
         ({}, Y6, None, "groups is None"),
         ({}, Y6, G6[:5], r"groups has shape \(5,\) and there are 6 labels"),
         ({}, Y6, ["a", None, "a", "b", "b", "b"], r"row 1 has none \(1 such"),
+        ({}, Y6, ["a", "a", np.nan, "b", "b", "b"], "row 2 has none"),
         ({}, Y6, [0, 1, np.nan, 1, 0, np.nan], r"row 2 has none \(2 such"),
         ({}, Y6, pd.Series([1, 2, pd.NA, 1, 2, 1], dtype="Int64"), "row 2 has none"),
         ({}, Y6, np.array(["a", 1, "a", 1, "a", 1], object), "cannot be put in order"),

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
 from labelnoise._files import expect_room, write_then_rename
-from labelnoise._labels import class_names, encode_labels
+from labelnoise._labels import class_names, encode_labels, missing_among
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
 
@@ -350,6 +350,8 @@ def encode_names(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
     try:
+        # As objects, too: of None and NaN beside strings NumPy makes strings.
+        objects = np.array(values, object) if isinstance(values, list | tuple) else None
         values = np.asarray(values)
     except ValueError as error:  # lists among them
         raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
@@ -358,12 +360,7 @@ def encode_names(
             f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
             f"are {n} labels"
         )
-    if values.dtype.kind == "O":
-        # Of pandas.NA not even that it is or is not itself can be said.
-        itself = [value is not None and (value == value) is True for value in values.tolist()]
-        missing = ~np.array(itself, bool)
-    else:
-        missing = values != values
+    missing = missing_among(values if objects is None else objects)
     if missing.any():
         raise LabelNoiseError(
             f"Expected no {what} to be missing, but row {np.flatnonzero(missing)[0]} has none "

@@ -84,12 +84,15 @@ def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     if values.dtype.kind == "T":
         values = values.astype(object)
     values = column_or_1d(values, warn=True)
-    missing = np.zeros(len(values), bool)
-    if values.dtype.kind == "f":
-        missing = np.isnan(values)
-    elif values.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(value) for value in values), bool, len(values))
+    missing = missing_among(values)
     return values, missing | np.ma.getmaskarray(y) if np.ma.isMaskedArray(y) else missing
+
+
+def missing_among(values: np.ndarray) -> np.ndarray:
+    """Which (N,) of them are None, NaN, NaT or pandas.NA."""
+    if values.dtype.kind == "O":
+        return np.fromiter((_is_missing(value) for value in values), bool, len(values))
+    return values != values
 
 
 def _is_missing(value: Any) -> bool:
