@@ -15,7 +15,7 @@ from tests.conftest import clusters, sampled_consensus, symmetric_matrix
 from tests.fuzz.trials import FACTOR, trials
 
 EXACT = 1e-10
-SEARCH = 3e-3  # what rounding may change where a search in float32 ends
+SEARCH = 5e-3  # what rounding may change where a search in float32 ends, of 300 examples
 
 
 def noisy(K, n, seed, separation=1.0):

@@ -14,5 +14,6 @@ def trials(n):
         derandomize=FACTOR == 1,
         deadline=None,
         database=None,
+        print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
