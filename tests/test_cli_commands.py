@@ -137,6 +137,12 @@ def _with_text_file(run):
         (["estimate", "x.npy", "y.npy", "--out", "no/T.json"], 1, "there is no no"),
         (["estimate", "x.npy", "y.npy", "--classes", "cat,dog"], 1, "y has ['owl']"),
         (["estimate", "x.npy", "y.npy", "--groups", "y.npy", "--local"], 2, "does not go with"),
+        (
+            ["estimate", "x.npy", "y.npy", "--local", "--search", "approximate"],
+            2,
+            "does not go with",
+        ),
+        (["estimate", "x.npy", "y.npy", "--local", "--device", "cuda"], 2, "does not go with"),
         (["estimate", "x.npy", "y.npy", "--texts", "t.txt"], 2, "need --report"),
         (["estimate", "x.npy", "y.npy", "--report", "r.pdf"], 1, "ending in .html, .json"),
         (["estimate", "x.npy", "y.npy", "--report", "r.html", "--images", "."], 1, "names of im"),

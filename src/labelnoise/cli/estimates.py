@@ -110,11 +110,14 @@ def estimate(
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
     sharded, nearly = bool(scheduler or workers), search == Search.APPROXIMATE
+    elsewhere = device not in ("auto", "cpu")
     for one, other, both in (
         ("--groups", "--local", groups and local),
         ("--groups", "--paper", groups and paper),
         ("--neighbors", "--local", neighbors > 2 and local),
         ("--neighbors", "--paper", neighbors > 2 and paper),
+        ("--search approximate", "--groups or --local", nearly and (groups or local)),
+        ("--device", "--groups or --local", elsewhere and (groups or local)),
         ("--scheduler", "--workers", scheduler and workers),
         ("--scheduler or --workers", "--groups", sharded and groups),
         ("--scheduler or --workers", "--local", sharded and local),
