@@ -48,6 +48,7 @@ _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
 _MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
 _AT_BOUND = 1e-3
+_DIGITS = 4
 _MOST = np.array([5.0, 1.0])  # b and c either way: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
@@ -57,10 +58,6 @@ _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
 class Refinement:
     """An estimate from features and triples, and what it was made of."""
 
-    transition_matrix: np.ndarray
-    """(K, K) ``(1 - share) * of_features + share * of_triples``."""
-    class_prior: np.ndarray
-    """(K,) mixed likewise: of all examples, not of a part."""
     of_features: np.ndarray
     """(K, K) T of the model of the clean class."""
     prior_of_features: np.ndarray
@@ -80,6 +77,16 @@ class Refinement:
     """Log-likelihood that is gained by both."""
     draws: np.ndarray | None
     """(draws, K, K) values of `of_features` that the data allow; None for very many classes."""
+
+    @property
+    def transition_matrix(self) -> np.ndarray:
+        """(K, K) mixed of both."""
+        return (1 - self.share) * self.of_features + self.share * self.of_triples
+
+    @property
+    def class_prior(self) -> np.ndarray:
+        """(K,) mixed likewise: of all examples, not of a part."""
+        return (1 - self.share) * self.prior_of_features + self.share * self.prior_of_triples
 
     def interval(
         self, level: float, of_triples: ConfidenceInterval | None = None
@@ -109,6 +116,19 @@ class Refinement:
         caveat = "" if of_triples is None else "it reaches over two estimates: see refined"
         of_T, of_prior, of_rate = ends
         return ConfidenceInterval(level, of_T, of_prior, of_rate, "information", boundary, caveat)
+
+    def reordered(self, classes: np.ndarray) -> Refinement:
+        """The same with the classes in another order: the first was number ``classes[0]``."""
+        both = np.ix_(classes, classes)
+        return replace(
+            self,
+            of_features=self.of_features[both],
+            prior_of_features=self.prior_of_features[classes],
+            of_triples=self.of_triples[both],
+            prior_of_triples=self.prior_of_triples[classes],
+            labels=self.labels[classes],
+            draws=None if self.draws is None else self.draws[:, both[0], both[1]],
+        )
 
     def finding(self) -> Finding:
         """Say which case was found."""
@@ -176,6 +196,39 @@ def refine(
     the triples' T gets a share: a quarter for b > 0, half for c > 0, and for b < 0 the more the
     smaller b is.
     """
+    direction = np.random.default_rng(0).standard_normal(X.shape[1])
+    place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
+    # In an order of rows and of classes that is the data's own: both may come in any.
+    order = np.lexsort((place, labels))
+    counts = np.bincount(labels, minlength=len(of_triples))
+    middle = place[order[np.cumsum(counts) - counts + counts // 2]]
+    classes = np.argsort(middle)
+    number = np.argsort(classes)
+    # Rounded, as a search magnifies what classes in another order change in the last digits.
+    T = np.round(of_triples[np.ix_(classes, classes)], _DIGITS)
+    found = _refine_in_order(
+        X,
+        number[labels],
+        neighbors,
+        T / T.sum(axis=1, keepdims=True),
+        prior_of_triples[classes],
+        np.lexsort((place, number[labels])),
+        sources,
+        progress,
+    )
+    return replace(found.reordered(number), of_triples=of_triples)
+
+
+def _refine_in_order(
+    X: np.ndarray,
+    labels: np.ndarray,
+    neighbors: np.ndarray,
+    of_triples: np.ndarray,
+    prior_of_triples: np.ndarray,
+    order: np.ndarray,
+    sources: np.ndarray | None,
+    progress: Callable[[int, int], None] | None,
+) -> Refinement:
     K = len(of_triples)
     steps = 2 * _FOLDS + 4
     done = iter(range(1, steps + 1))
@@ -184,10 +237,6 @@ def refine(
         if progress:
             progress(next(done), steps)
 
-    # In an order that is the data's own: rows may come in any.
-    direction = np.random.default_rng(0).standard_normal(X.shape[1])
-    place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
-    order = np.lexsort((place, labels))
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
     prepare = partial(_scores, X, labels, neighbors, order=order, sources=sources, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
@@ -218,8 +267,6 @@ def refine(
     share = max(by_b * float(_SHARE_OF_HARD if b > 0 else -b / 2), by_c * _SHARE_OF_ALIKE)
     share = min(share, 1.0)
     return Refinement(
-        transition_matrix=(1 - share) * of_features + share * of_triples,
-        class_prior=(1 - share) * prior + share * prior_of_triples,
         of_features=of_features,
         prior_of_features=prior,
         of_triples=of_triples,

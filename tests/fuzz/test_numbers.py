@@ -69,13 +69,14 @@ def test_forms_of_the_same_numbers(data, seed, K, refine):
 
 
 @trials(4)
-@given(st.integers(0, 10**6), st.integers(2, 12))
-def test_names_of_classes_do_not_matter(seed, K):
+@given(st.integers(0, 10**6), st.integers(2, 12), st.booleans())
+def test_names_of_classes_do_not_matter(seed, K, refine):
     """Classes in another order give the same T in that order."""
     X, y = noisy(K, 60 * K, seed, separation=4.0)
     new = np.random.default_rng(seed).permutation(K)
-    renamed = matrix(X, new[y], refine=False)[np.ix_(new, new)]
-    np.testing.assert_allclose(renamed, matrix(X, y, refine=False), atol=1e-6)
+    renamed = matrix(X, new[y], refine)[np.ix_(new, new)]
+    # The search magnifies what the order changes in the triples' T, unless it is rounded away.
+    np.testing.assert_allclose(renamed, matrix(X, y, refine), atol=SEARCH if refine else 1e-6)
 
 
 @trials(10)
