@@ -350,9 +350,9 @@ def encode_names(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
     try:
+        listed, values = values, np.asarray(values)
         # As objects, too: of None and NaN beside strings NumPy makes strings.
-        objects = np.array(values, object) if isinstance(values, list | tuple) else None
-        values = np.asarray(values)
+        objects = np.array(listed, object) if isinstance(listed, list | tuple) else values
     except ValueError as error:  # lists among them
         raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
     if values.shape != (n,):
@@ -360,7 +360,7 @@ def encode_names(
             f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
             f"are {n} labels"
         )
-    missing = missing_among(values if objects is None else objects)
+    missing = missing_among(objects)
     if missing.any():
         raise LabelNoiseError(
             f"Expected no {what} to be missing, but row {np.flatnonzero(missing)[0]} has none "

@@ -199,10 +199,9 @@ def refine(
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
     # In an order of rows and of classes that is the data's own: both may come in any.
-    order = np.lexsort((place, labels))
-    counts = np.bincount(labels, minlength=len(of_triples))
-    middle = place[order[np.cumsum(counts) - counts + counts // 2]]
-    classes = np.argsort(middle)
+    ends = np.bincount(labels, minlength=len(of_triples)).cumsum()
+    by_class = np.split(np.lexsort((place, labels)), ends[:-1])
+    classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
     number = np.argsort(classes)
     # Rounded, as a search magnifies what classes in another order change in the last digits.
     T = np.round(of_triples[np.ix_(classes, classes)], _DIGITS)
@@ -212,7 +211,7 @@ def refine(
         neighbors,
         T / T.sum(axis=1, keepdims=True),
         prior_of_triples[classes],
-        np.lexsort((place, number[labels])),
+        np.concatenate([by_class[k] for k in classes]),
         sources,
         progress,
     )
