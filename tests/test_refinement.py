@@ -7,7 +7,7 @@ from scipy.special import expit, logit, softmax
 
 from labelnoise import HOC, LabelNoiseError, transition_error
 from labelnoise.noise import class_conditional, pair_flip, symmetric
-from labelnoise.refinement import _CleanModel, _Dependence
+from labelnoise.refinement import _MOST, _bounded, _CleanModel, _Dependence
 from labelnoise.scores import true_transition_matrix
 from tests.conftest import clusters, random_matrix, symmetric_matrix
 
@@ -127,25 +127,46 @@ def test_intervals_stay_within_bounds_where_labels_never_meet(overlapping):
 
 
 def test_derivatives(rng):
-    """What the search is told of the likelihood, by differences."""
+    """What the search is told of the likelihood, by differences; and of its curvature, by those."""
     n, m = 60, 2
     labels = np.sort(rng.integers(0, 3, n))
     scores = rng.standard_normal((m, n, 3)).astype(np.float32)
     model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
+    dependence = _Dependence.of(rng.dirichlet(np.ones(3), n))
     seen = {}
 
-    def remember(objective, x0, **_):
-        seen["objective"] = objective
-        value, gradient = objective(x0)
-        seen["gradient"] = gradient
+    def remember(objective, x0, *_):
+        value, seen["gradient"] = objective(x0)
         seen["numeric"] = approx_fprime(x0, lambda x: objective(x)[0], 1e-3)
-        return type("Found", (), {"x": x0, "fun": value})
+        return x0, value, 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labelnoise.refinement.minimize", remember)
-        model.fit(start, _Dependence.of(rng.dirichlet(np.ones(3), n)))
+        patch.setattr("labelnoise.refinement._search", remember)
+        model.fit(start, dependence)
     np.testing.assert_allclose(seen["gradient"], seen["numeric"], atol=2e-3)
+
+
+def test_information(rng):
+    """It is what each example's own derivatives add up to, by differences."""
+    labels = np.sort(rng.integers(0, 3, 30))
+    scores = rng.standard_normal((2, 30, 3)).astype(np.float32)
+    model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
+    dependence = _Dependence.of(rng.dirichlet(np.ones(3), 30))
+    start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
+    ratios = slice(model.n_slopes + model.K, model.size)
+
+    def likelihoods(parameters):
+        return np.concatenate(
+            [np.log(model._explain(b, parameters, dependence).likely) for b in model.blocks()]
+        )
+
+    inner = np.ones(len(start))
+    inner[ratios] = expit(start[ratios]) * (1 - expit(start[ratios]))
+    inner[model.size :] = 1 - (_bounded(start) / _MOST) ** 2
+    each = approx_fprime(start, likelihoods, 1e-3) / inner
+    found = model._information(start, dependence, np.inf)
+    np.testing.assert_allclose(found, each.T @ each, atol=0.02 * np.abs(found).max())
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")

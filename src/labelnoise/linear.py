@@ -191,47 +191,55 @@ def noisy_posteriors(
     X = _features(X)
     labels = as_labels(y, len(X), n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
-    return softmax(out_of_fold_scores(X, labels, np.eye(n_classes), C, fold), axis=1)
+    return softmax(HeldOut(X, labels, C, fold).scores(np.eye(n_classes)), axis=1)
 
 
-def out_of_fold_scores(
-    X: np.ndarray,
-    labels: np.ndarray,
-    T: np.ndarray,
-    C: float,
-    fold: np.ndarray,
-    order: np.ndarray | None = None,
-    step: Callable[[], None] = lambda: None,
-) -> np.ndarray:
-    """Scores (N, K) float32 of the clean class, whose softmax is h, by models of the other folds.
+class HeldOut:
+    """Linear models of the clean class, each of which is trained without one fold of the examples.
 
     `fold` (N,) has numbers from 0 on; `order` (N,) is that in which examples are trained on, as
-    rounding depends on it; `step` is called after each fold. X may be on disk: a model is trained
-    on at most 200,000 rows, and a gigabyte.
+    rounding depends on it. X may be on disk: a model is trained on at most 200,000 rows, and a
+    gigabyte.
     """
-    scaler = StandardScaler()
-    for rows in row_blocks(*X.shape):
-        scaler.partial_fit(X[rows].astype(np.float64))
-    # Rows in another order have the same mean but for rounding, which the search would magnify.
-    scaler.scale_ = scaler.scale_.astype(np.float32).astype(np.float64)
-    scaler.mean_ = np.round(scaler.mean_ / scaler.scale_, 6) * scaler.scale_
-    order = np.arange(len(X)) if order is None else order
-    models = []
-    for number in range(fold.max() + 1):
-        rows = order[fold[order] != number]
-        rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // X.shape[1]))]
-        scaled = _scaled(scaler, X[rows])
-        models.append(_fit_softmax(scaled, labels[rows], T, C, maxiter=100, ftol=1e-6)[0])
-        step()
-    weights = np.stack(models).astype(np.float32)
-    result = np.empty((len(X), len(T)), np.float32)
-    # One thread: several would cut the product elsewhere, and round it otherwise.
-    with threadpool_limits(1, "blas"):
-        for number, of_fold in enumerate(weights):
-            own = order[fold[order] == number]
-            for some in (own[rows] for rows in row_blocks(len(own), X.shape[1])):
-                result[some] = _scaled(scaler, X[some]) @ of_fold[:, :-1].T + of_fold[:, -1]
-    return result
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        C: float,
+        fold: np.ndarray,
+        order: np.ndarray | None = None,
+    ) -> None:
+        self.X, self.labels, self.C, self.fold = X, labels, C, fold
+        self.order = np.arange(len(X)) if order is None else order
+        self.scaler = StandardScaler()
+        for rows in row_blocks(*X.shape):
+            self.scaler.partial_fit(X[rows].astype(np.float64))
+        # Rows in another order have the same mean but for rounding, which the search would magnify.
+        self.scaler.scale_ = self.scaler.scale_.astype(np.float32).astype(np.float64)
+        self.scaler.mean_ = np.round(self.scaler.mean_ / self.scaler.scale_, 6) * self.scaler.scale_
+
+    def scores(self, T: np.ndarray, step: Callable[[], None] = lambda: None) -> np.ndarray:
+        """(N, K) float32 whose softmax is h, by the model that has not seen the example.
+
+        `step` is called after each fold.
+        """
+        X, own = self.X, self.fold[self.order]
+        result = np.empty((len(X), len(T)), np.float32)
+        for number in range(self.fold.max() + 1):
+            rows = self.order[own != number]
+            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // X.shape[1]))]
+            scaled, options = _scaled(self.scaler, X[rows]), {"maxiter": 100, "ftol": 1e-6}
+            found, _ = _fit_softmax(scaled, self.labels[rows], T, self.C, **options)
+            weights = found.astype(np.float32)
+            rows = self.order[own == number]
+            # One thread: several would cut the product elsewhere, and round it otherwise.
+            with threadpool_limits(1, "blas"):
+                for some in (rows[block] for block in row_blocks(len(rows), X.shape[1])):
+                    result[some] = _scaled(self.scaler, X[some]) @ weights[:, :-1].T
+            result[rows] += weights[:, -1]
+            step()
+        return result
 
 
 class TransitionLayer(NamedTuple):

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 from scipy.stats import rankdata
@@ -25,12 +26,13 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import out_of_fold_scores
+from labelnoise.linear import HeldOut
 
 _FOLDS = 3
 _C = 0.03  # of the linear model, as in `noisy_posteriors`
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.1  # a vote for each class before neighbours are counted
+_SHARPNESS, _LEAST_OVERLAP = 20.0, 0.05  # a priori, overlap is as probable as 1 / its power
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
@@ -40,14 +42,23 @@ _ENOUGH = 200_000  # examples
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
-_ALIKE = (0.2, 0.3)  # and c
+_ALIKE = (0.3, 0.5)  # and c
 _SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
-_SHARE_OF_ALIKE = 0.5  # where wrong labels are of classes that an example resembles
+_SHARE_OF_ALIKE = 0.75  # where wrong labels are of classes that an example resembles
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
 _MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
+_STEPS = (10, 20, 170)  # of a search, between which the curvature is looked at anew
+_FIRST_STEPS = (10, 20, 30)  # of one that tells which start is better
+_MOST_CURVED = 500  # parameters; of more, the curvature at the start tells too little
+_CURVATURE_OPERATIONS = 4e9
+_DAMPING = 0.01  # of the curvature, relative
 _AT_BOUND = 1e-3
+_LEAST_RATIO = 1e-4  # of a wrong label that does not happen, to the right one
+_SURE = 3.0  # standard errors, for a wrong label to happen
+_SPARSE = (0.8, 1 / 3)  # T is, if this share of wrong labels, or more, is in this share of entries
+_COST = 1.0  # most log-likelihood for each entry that is 0, as in Akaike's criterion
 _DIGITS = 4  # of the T that a search starts from
 _MOST = np.array([5.0, 1.0])  # b and c either way: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
@@ -193,8 +204,8 @@ def refine(
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
     the likelihood says that b and c are not 0, T is the mean of this model's over the examples. As
     the form of the model alone tells such noise from overlap, it still finds too little of it, and
-    the triples' T gets a share: a quarter for b > 0, half for c > 0, and for b < 0 the more the
-    smaller b is.
+    the triples' T gets a share: a quarter for b > 0, up to three quarters for large c, and for
+    b < 0 the more the smaller b is.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -229,7 +240,7 @@ def _refine_in_order(
     progress: Callable[[int, int], None] | None,
 ) -> Refinement:
     K = len(of_triples)
-    steps = 2 * _FOLDS + 4
+    steps = 2 * _FOLDS + 3
     done = iter(range(1, steps + 1))
 
     def step() -> None:
@@ -237,34 +248,51 @@ def _refine_in_order(
             progress(next(done), steps)
 
     T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
-    prepare = partial(_scores, X, labels, neighbors, order=order, sources=sources, step=step)
+    if sources is None:  # by place in the class, whatever the classes' order
+        counts = np.bincount(labels, minlength=K)
+        fold = np.empty_like(order)
+        fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
+    else:
+        fold = np.unique(sources, return_inverse=True)[1]
+    held_out = HeldOut(X, labels, _C, fold % _FOLDS, order)
+    prepare = partial(_scores, held_out, neighbors, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
     model = _CleanModel(prepare(T)[:, ::every], labels[order[::every]], of_triples)
-    fits = []
-    for start in (np.full((K, K), 1 / K), T):
-        fits.append(model.fit(model.start(start)))
-        step()
-    parameters, _ = model.fit_with_prior(max(fits, key=lambda fit: fit[1])[0])
+    # In another optimum a class may stand for a part of the next: the likelihood tells.
+    parameters = model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
+    step()
     T = (1 - _UNIFORM_AGAIN) * model.result(parameters)[1] + _UNIFORM_AGAIN / K
     model = _CleanModel(prepare(T), labels[order], of_triples, model.prior_labels)
-    parameters, value = model.fit_with_prior(model.fit(model.start(T))[0])
+    parameters = model.fit_best([model.start(T), parameters])
     step()
     clean, of_features, prior = model.result(parameters)
     dependence = _Dependence.of(clean)
-    depending, gained = model.fit(np.append(parameters, [0, 0]), dependence, maxiter=80)
+    # What overlap explains as well is no dependence, so here it is as large as it likes.
+    soft, value = model.fit(parameters, sharpness=0)
+    depending, gained = model.fit(np.append(soft, [0, 0]), dependence, sharpness=0)
     step()
-    b, c = _bounded(depending)
-    evidence = gained - value
+    (b, c), evidence = _bounded(depending), gained - value
     significant = _between(evidence, _SIGNIFICANT)
     by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
     sure = max(by_b, by_c)
+    few = model.size <= _MOST_INTERVAL_PARAMETERS
     if sure:
+        depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
         mean = model.mean_transition(depending, dependence)
         of_features = (1 - sure) * of_features + sure * mean
+    elif few:
+        parameters = model.fit_sparse(parameters)
+        _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
     share = max(by_b * float(_SHARE_OF_HARD if b > 0 else -b / 2), by_c * _SHARE_OF_ALIKE)
     share = min(share, 1.0)
+    draws = None
+    if few:
+        # Around the T that was taken: what it depends on is as if known.
+        draws = model.draws(parameters) - _transition(model.unpack(parameters)[2]) + of_features
+        draws = np.clip(draws, 0, 1)
+        draws /= draws.sum(axis=2, keepdims=True)
     return Refinement(
         of_features=of_features,
         prior_of_features=prior,
@@ -276,7 +304,7 @@ def _refine_in_order(
         dependence=float(b),
         attraction=float(c),
         evidence=evidence,
-        draws=model.draws(parameters),
+        draws=draws,
     )
 
 
@@ -307,19 +335,11 @@ class _Dependence:
 
 
 def _scores(
-    X: np.ndarray,
-    labels: np.ndarray,
-    neighbors: np.ndarray,
-    T: np.ndarray,
-    *,
-    order: np.ndarray,
-    sources: np.ndarray | None,
-    step: Callable[[], None],
+    held_out: HeldOut, neighbors: np.ndarray, T: np.ndarray, step: Callable[[], None]
 ) -> np.ndarray:
     """(m, N, K) log-scores of each clean class, in order: by features, by so many neighbours."""
-    n, K = len(labels), len(T)
-    fold = np.argsort(order) if sources is None else np.unique(sources, return_inverse=True)[1]
-    linear = out_of_fold_scores(X, labels, T, _C, fold % _FOLDS, order, step)
+    labels, (n, K) = held_out.labels, (len(neighbors), len(T))
+    linear = held_out.scores(T, step)
     suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
     suggested /= suggested.sum(axis=1, keepdims=True)
     share = suggested.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -332,9 +352,39 @@ def _scores(
             votes += suggested[column]
             counted += 1
         found.append(np.log(votes + before))
-    result = np.stack([scores[order] for scores in found])
+    result = np.stack([scores[held_out.order] for scores in found])
     result -= result.mean(axis=2, keepdims=True)
     return result
+
+
+class _Explained(NamedTuple):
+    """What the model says of examples that have one label; (K, rows) but for `likely`."""
+
+    h: np.ndarray
+    """Chance of each clean class, given the features."""
+    ratios: np.ndarray
+    """(K, K) ``T[k, j] / T[k, k]``, of which the diagonal is 0."""
+    odds: np.ndarray
+    """Factors on those of each label; of one column where there are none."""
+    total: np.ndarray
+    """Odds that the label is wrong, by class."""
+    right: np.ndarray
+    """Chance that it is right."""
+    posterior: np.ndarray
+    """Chance of each clean class, given the label too."""
+    weight: np.ndarray
+    """The product of the last two."""
+    likely: np.ndarray
+    """(rows,) chance of the label."""
+
+    def by_dependence(
+        self, label: int, rows: slice, dependence: _Dependence
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(rows,) derivatives of the log-likelihood by b and by c."""
+        wrong, likeness = 1 - self.posterior[label], dependence.likeness[:, rows]
+        by_b = dependence.rank[rows] * (wrong - (self.weight * self.total).sum(axis=0))
+        expected = (self.weight * (self.ratios @ (self.odds * likeness))).sum(axis=0)
+        return by_b, likeness[label] * wrong - expected
 
 
 class _CleanModel:
@@ -358,6 +408,8 @@ class _CleanModel:
         self.ends = np.searchsorted(labels, np.arange(K + 1))
         self.m, self.K, self.n = len(scores), K, len(labels)
         self.off = ~np.eye(K, dtype=bool)
+        self.happens = self.off
+        """(K, K) wrong labels whose ratio is estimated: of the others it is almost 0."""
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -375,6 +427,7 @@ class _CleanModel:
     def unpack(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ratios = np.zeros((self.K, self.K))
         ratios[self.off] = expit(parameters[self.n_slopes + self.K : self.size])
+        ratios[self.off & ~self.happens] = _LEAST_RATIO
         slopes = parameters[: self.n_slopes].reshape(self.m, self.K)
         return slopes, parameters[self.n_slopes : self.n_slopes + self.K], ratios
 
@@ -389,58 +442,164 @@ class _CleanModel:
         return h
 
     def fit(
-        self, start: np.ndarray, dependence: _Dependence | None = None, maxiter: int = 200
+        self,
+        start: np.ndarray,
+        dependence: _Dependence | None = None,
+        steps: tuple[int, ...] = _STEPS,
+        sharpness: float = _SHARPNESS,
     ) -> tuple[np.ndarray, float]:
-        """Parameters of the largest penalised log-likelihood, and that."""
+        """Parameters of the largest penalised log-likelihood, and that.
+
+        By L-BFGS, in coordinates in which the likelihood curves about alike in all directions.
+        """
         threads = thread_count()
         blocks = list(self.blocks())
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             slopes, _, ratios = self.unpack(parameters)
             parts = pool.map(lambda block: self._sums(block, parameters, dependence), blocks)
-            likelihood, *derivatives = (sum(values) for values in zip(*parts, strict=True))
+            values, *derivatives = (sum(values) for values in zip(*parts, strict=True))
             by_slopes, by_intercepts, by_ratios, by_b, by_c = derivatives
+            likelihood, overlap = values[0], _LEAST_OVERLAP + 1 - values[1] / self.n
+            weights = np.array([1, sharpness / overlap / self.n])
+            by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
             penalty = (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
             by_slopes = by_slopes - _COMMON_PRECISION * common / self.K - _OWN_PRECISION * own
             T = _transition(ratios)
+            penalty += sharpness * np.log(overlap)
             penalty -= self.prior_labels * (self.expected * np.log(T + 1e-12)).sum()
             by_ratios += self.prior_labels * (self.expected - T)
-            by_logits = (by_ratios * (1 - ratios))[self.off]
+            by_logits = (by_ratios * (1 - ratios) * self.happens)[self.off]
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
                 inner = 1 - (_bounded(parameters) / _MOST) ** 2
                 gradient.append(inner * [by_b, by_c])
             return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
 
-        options = {"maxiter": maxiter, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
-        search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+        found, value = start, np.inf
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-            found = minimize(objective, start, **search)
-        return found.x, -found.fun * self.n
+            for most in steps:
+                curvature = self._curvature(found, dependence, pool)
+                found, value, taken = _search(objective, found, curvature, most)
+                if taken < most:
+                    break
+        return found, -value * self.n
 
-    def fit_with_prior(self, start: np.ndarray) -> tuple[np.ndarray, float]:
-        """Fit with a prior that is strong where the data leave T open, from a fit without.
+    def fit_best(self, starts: list[np.ndarray]) -> np.ndarray:
+        """Fit from the best of some starts, with a prior that is strong where data leave T open.
 
         Open is what chance does to T, beside how far T is from that of the triples.
         """
-        draws = self.draws(start)
-        if draws is not None:
-            least, _, most = _PRIOR_LABELS
-            apart = ((self.result(start)[1] - self.expected) ** 2).sum()
-            left_open = draws.var(axis=0).sum() / max(apart, 1e-12)
-            # Rounded, as the draws' last digits depend on the number of threads.
-            self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
-        return self.fit(start)
+        fits = [self.fit(start, steps=_FIRST_STEPS) for start in starts]
+        best = max(fits, key=lambda fit: fit[1])[0]
+        if self.size > _MOST_INTERVAL_PARAMETERS:
+            return self.fit(best)[0]
+        least, _, most = _PRIOR_LABELS
+        apart = ((self.result(best)[1] - self.expected) ** 2).sum()
+        left_open = self.draws(best).var(axis=0).sum() / max(apart, 1e-12)
+        # Rounded, as the draws' last digits depend on the number of threads.
+        self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
+        return self.fit(best)[0]
 
-    def _sums(
+    def fit_sparse(self, parameters: np.ndarray) -> np.ndarray:
+        """Fit with few wrong labels that happen, if most are such and it explains all as well.
+
+        Where classes overlap, the likelihood's maximum has a little of every confusion.
+        """
+        found, covariance, _ = self._ratios(parameters)
+        sure = found > _AT_BOUND
+        sure[sure] = found[sure] > _SURE * np.sqrt(np.diag(covariance))
+        _, T, prior = self.result(parameters)
+        wrong = (prior[:, None] * T)[self.off]
+        mass, entries = _SPARSE
+        if wrong[sure].sum() < mass * wrong.sum() or sure.mean() > entries:
+            return parameters
+        dense, expected = self.log_likelihood(parameters), self.expected
+        self.happens = np.zeros_like(self.off)
+        self.happens[self.off] = sure
+        self.expected = np.where(self.happens | ~self.off, expected, _LEAST_RATIO)
+        self.expected /= self.expected.sum(axis=1, keepdims=True)
+        sparse, _ = self.fit(parameters)
+        if dense - self.log_likelihood(sparse) < _COST * (~sure).sum():
+            return sparse
+        self.happens, self.expected = self.off, expected
+        return parameters
+
+    def log_likelihood(self, parameters: np.ndarray) -> float:
+        """Of all labels, without penalties."""
+        likely = (self._explain(block, parameters).likely for block in self.blocks())
+        return float(sum(np.log(chance).sum(dtype=np.float64) for chance in likely))
+
+    def _curvature(
+        self,
+        parameters: np.ndarray,
+        dependence: _Dependence | None,
+        pool: ThreadPoolExecutor,
+    ) -> np.ndarray | None:
+        """Lower triangular L, such that the objective's second derivatives are about L L'.
+
+        None for many parameters.
+        """
+        if self.size > _MOST_CURVED:
+            return None
+        _, _, ratios = self.unpack(parameters)
+        inner, own = np.ones(len(parameters)), np.zeros(len(parameters))
+        by_logits = ratios * (1 - ratios) * self.happens
+        inner[self.n_slopes + self.K : self.size] = by_logits[self.off]
+        if dependence is not None:
+            inner[self.size :] = 1 - (_bounded(parameters) / _MOST) ** 2
+        T = _transition(ratios)
+        own[: self.n_slopes] = _OWN_PRECISION
+        of_labels = self.prior_labels * T * (1 - T) * (1 - ratios) ** 2
+        own[self.n_slopes + self.K : self.size] = of_labels[self.off]
+        information = self._information(parameters, dependence, _CURVATURE_OPERATIONS, pool)
+        information = information * inner * inner[:, None] + np.diag(own)
+        scale = np.sqrt(np.diag(information) + 1e-2)
+        alike = information / scale / scale[:, None] + _DAMPING * np.eye(len(scale))
+        return scale[:, None] * np.linalg.cholesky(alike) / np.sqrt(self.n)
+
+    def _information(
+        self,
+        parameters: np.ndarray,
+        dependence: _Dependence | None,
+        operations: float,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> np.ndarray:
+        """Sum over examples of the outer product of their log-likelihood's derivatives.
+
+        By slopes, intercepts, ``r[k, j] = T[k, j] / T[k, k]`` instead of its logit, b and c.
+        """
+        every = 1 + int(self.n * len(parameters) ** 2 / operations)
+
+        def product(block: tuple[int, slice]) -> np.ndarray:
+            label, rows = block
+            rows = slice(rows.start, rows.stop, every)
+            seen = self._explain((label, rows), parameters, dependence)
+            by_ratios = -seen.weight[:, None] * seen.odds
+            by_ratios[:, label] += seen.h * seen.right * seen.odds[label] / seen.likely
+            by_logits = seen.posterior - seen.h
+            derivatives = [
+                (by_logits * self.scores[:, :, rows]).reshape(self.n_slopes, -1),
+                by_logits,
+                by_ratios[self.off],
+            ]
+            if dependence is not None:
+                derivatives.append(np.stack(seen.by_dependence(label, rows, dependence)))
+            matrix = np.concatenate(derivatives)
+            return matrix @ matrix.T
+
+        parts = map(product, self.blocks()) if pool is None else pool.map(product, self.blocks())
+        return every * np.asarray(sum(parts), np.float64)
+
+    def _explain(
         self,
         block: tuple[int, slice],
         parameters: np.ndarray,
-        dependence: _Dependence | None,
-    ) -> tuple:
-        """Log-likelihood of a block and its derivatives, those by ratios times the ratios."""
+        dependence: _Dependence | None = None,
+    ) -> _Explained:
+        """How the examples of a block have come by their label."""
         label, rows = block
         slopes, intercepts, ratios = self.unpack(parameters)
         h, r = self.clean(slopes, intercepts, rows), ratios.astype(np.float32)
@@ -448,29 +607,41 @@ class _CleanModel:
         if dependence is not None:
             odds = dependence.odds(parameters, rows)
         total = r @ odds
-        right = 1 / (1 + total)  # (K, rows or 1): chance that the label is the class
+        right = 1 / (1 + total)
         chance = r[:, label, None] * odds[label] * right
         chance[label] = right[label]
         posterior = h * chance
         likely = posterior.sum(axis=0)
         posterior /= likely
-        weight = posterior * right
+        return _Explained(h, r, odds, total, right, posterior, posterior * right, likely)
+
+    def _sums(
+        self,
+        block: tuple[int, slice],
+        parameters: np.ndarray,
+        dependence: _Dependence | None,
+    ) -> tuple:
+        """Log-likelihood of a block and its purity, the derivatives of both by slopes, intercepts.
+
+        Then those of the likelihood: by ratios, times the ratios, by b and by c.
+        """
+        label, rows = block
+        seen = self._explain(block, parameters, dependence)
         by_ratios = np.zeros((self.K, self.K))
-        by_ratios[:, label] = posterior.sum(axis=1, dtype=np.float64)
-        if dependence is None:
-            by_ratios -= ratios * weight.sum(axis=1, dtype=np.float64)[:, None]
-        else:
-            by_ratios -= ratios * (weight @ odds.T)
+        by_ratios[:, label] = seen.posterior.sum(axis=1, dtype=np.float64)
         by_b = by_c = 0.0
-        if dependence is not None:
-            wrong, likeness = 1 - posterior[label], dependence.likeness[:, rows]
-            by_b = float(dependence.rank[rows] @ (wrong - (weight * total).sum(axis=0)))
-            by_c = float(likeness[label] @ wrong - (weight * (r @ (odds * likeness))).sum())
-        posterior -= h
-        by_slopes = np.einsum("kn,mkn->mk", posterior, self.scores[:, :, rows]).astype(float)
-        by_intercepts = posterior.sum(axis=1, dtype=np.float64)
-        likelihood = np.log(likely).sum(dtype=np.float64)
-        return likelihood, by_slopes, by_intercepts, by_ratios, by_b, by_c
+        if dependence is None:
+            by_ratios -= seen.ratios * seen.weight.sum(axis=1, dtype=np.float64)[:, None]
+        else:
+            by_ratios -= seen.ratios * (seen.weight @ seen.odds.T)
+            by_b, by_c = (float(d.sum()) for d in seen.by_dependence(label, rows, dependence))
+        purity = (seen.h**2).sum(axis=0)
+        by_logits = seen.posterior - seen.h, 2 * seen.h * (seen.h - purity)
+        scores = self.scores[:, :, rows]
+        by_slopes = np.stack([np.einsum("kn,mkn->mk", d, scores) for d in by_logits]).astype(float)
+        by_intercepts = np.stack([d.sum(axis=1, dtype=np.float64) for d in by_logits])
+        values = np.array([np.log(seen.likely).sum(dtype=float), purity.sum(dtype=float)])
+        return values, by_slopes, by_intercepts, by_ratios, by_b, by_c
 
     def mean_transition(self, parameters: np.ndarray, dependence: _Dependence) -> np.ndarray:
         """(K, K) T on average over the examples of each class."""
@@ -487,52 +658,35 @@ class _CleanModel:
 
     def result(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """P(clean class) (N, K), T (K, K) and the class prior (K,)."""
-        slopes, intercepts, ratios = self.unpack(parameters)
-        T = _transition(ratios)
+        T = _transition(self.unpack(parameters)[2])
         clean, prior = np.empty((self.n, self.K), np.float32), np.zeros(self.K)
-        for label, rows in self.blocks():
-            h = self.clean(slopes, intercepts, rows)
-            clean[rows] = h.T
-            prior += _posterior(h, T[:, label])[0].sum(axis=1, dtype=np.float64)
+        for block in self.blocks():
+            seen = self._explain(block, parameters)
+            clean[block[1]] = seen.h.T
+            prior += seen.posterior.sum(axis=1, dtype=np.float64)
         return clean, T, prior / self.n
 
-    def draws(self, parameters: np.ndarray) -> np.ndarray | None:
-        """(_DRAWS, K, K) values of T that the data allow; None for very many classes.
+    def _ratios(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ratios, the covariance of those not at their bound 0, and the information of each.
 
-        Normal around the estimate, with the inverse of the information: the sum over examples of
-        the outer product of derivatives, by ``r[k, j] = T[k, j] / T[k, k]`` instead of its logit.
-        Of an r at its bound 0, the others take no notice.
+        Of a ratio at its bound, the others take no notice.
         """
-        if self.size > _MOST_INTERVAL_PARAMETERS:
-            return None
-        slopes, intercepts, ratios = self.unpack(parameters)
-        T, first = _transition(ratios), self.n_slopes + self.K
-        right = np.diag(T)[:, None].astype(np.float32)
-        information = np.diag(np.full(self.size, 1e-2))
+        found, first = self.unpack(parameters)[2][self.off], self.n_slopes + self.K
+        information = self._information(parameters, None, _MOST_OPERATIONS)
+        information[np.diag_indices(self.size)] += 1e-2
         information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
-        every = 1 + int(self.n * self.size**2 / _MOST_OPERATIONS)
-        for label, rows in self.blocks():
-            rows = slice(rows.start, rows.stop, every)
-            h = self.clean(slopes, intercepts, rows)
-            posterior, likely = _posterior(h, T[:, label])
-            by_ratios = np.repeat((-posterior * right)[:, None], self.K, axis=1)
-            by_ratios[:, label] += h * right / likely
-            derivatives = np.concatenate(
-                [
-                    ((posterior - h) * self.scores[:, :, rows]).reshape(self.n_slopes, -1),
-                    posterior - h,
-                    by_ratios[self.off],
-                ]
-            )
-            information += every * (derivatives @ derivatives.T)
-        found = ratios[self.off]
         own = self.prior_labels * self.expected[self.off] / np.maximum(found, _AT_BOUND) ** 2
         information[first:, first:] += np.diag(own)
         free = np.append(np.ones(first, bool), found > _AT_BOUND)
         covariance = np.linalg.inv(information[np.ix_(free, free)])[first:, first:]
+        return found, covariance, np.diag(information)[first:]
+
+    def draws(self, parameters: np.ndarray) -> np.ndarray:
+        """(_DRAWS, K, K) values of T that the data allow: normal around the estimate."""
+        found, covariance, information = self._ratios(parameters)
         normal = np.random.default_rng(0).standard_normal((_DRAWS, len(found)))
-        free = free[first:]
-        drawn = found + np.abs(normal) / np.sqrt(np.diag(information)[first:])
+        free = found > _AT_BOUND
+        drawn = found + np.abs(normal) / np.sqrt(information)
         drawn[:, free] = found[free] + normal[:, free] @ np.linalg.cholesky(covariance).T
         values = np.zeros((_DRAWS, self.K, self.K))
         values[:, self.off] = np.where(free, np.clip(drawn, 0, 1), 0)
@@ -542,12 +696,32 @@ class _CleanModel:
         return values / total
 
 
-def _posterior(h: np.ndarray, chance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(K, rows) P(clean class | x, label), and P(label | x), by the label's column of T."""
-    posterior = h * chance[:, None].astype(np.float32)
-    likely = posterior.sum(axis=0)
-    posterior /= likely
-    return posterior, likely
+def _search(
+    objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    curvature: np.ndarray | None,
+    steps: int,
+) -> tuple[np.ndarray, float, int]:
+    """Parameters of the least objective, that, and the steps taken, by L-BFGS.
+
+    In coordinates z of which parameters are ``start + inv(L') z``, with L the curvature.
+    """
+
+    def parameters(z: np.ndarray) -> np.ndarray:
+        if curvature is None:
+            return start + z
+        return start + solve_triangular(curvature, z, lower=True, trans="T")
+
+    def by_z(z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective(parameters(z))
+        if curvature is not None:
+            gradient = solve_triangular(curvature, gradient, lower=True)
+        return value, gradient
+
+    options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
+    search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+    found = minimize(by_z, np.zeros(len(start)), **search)
+    return parameters(found.x), float(found.fun), found.nit
 
 
 def _bounded(parameters: np.ndarray) -> np.ndarray:

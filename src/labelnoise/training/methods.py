@@ -127,11 +127,38 @@ class DMI(Method):
 
 
 @dataclass
-class Anchored(Method):
+class Correcting(Method):
+    """Correct the loss by T.
+
+    Parameters
+    ----------
+    keep_classes : bool
+        Pull back a class that the network hardly answers any more, though by T and the labels
+        there are examples of it: see `Corrected`.
+    """
+
+    keep_classes: bool = True
+
+    def corrected(
+        self, run: Run, transitions: Transitions, loss: ForwardLoss | ReweightLoss
+    ) -> Corrected:
+        """Give what to minimise."""
+        prior = None
+        if self.keep_classes:
+            balanced = run.plan.final.balanced_batches is not None
+            labels = np.arange(run.n_classes) if balanced else run.data.labels
+            prior = transitions.class_prior(labels)
+        return Corrected(transitions, loss, prior)
+
+
+@dataclass
+class Anchored(Correcting):
     """Correct by a T whose rows are what a network predicts at anchor points.
 
     Parameters
     ----------
+    keep_classes : bool
+        Pull back a class that is hardly answered any more.
     percentile : float
         An anchor is the example of highest predicted probability that is not above this
         percentile. Ignored with 100 classes and more, where it is the plain maximum.
@@ -158,7 +185,8 @@ class Forward(Anchored):
     def fit(self, run: Run) -> dict[str, Any]:
         """Train for the anchors, then with T."""
         T = self.transition_matrix(run)
-        run.train("final", Corrected(Transitions(T), self.correction()), run.plan.final)
+        objective = self.corrected(run, Transitions(T), self.correction())
+        run.train("final", objective, run.plan.final)
         return {"transition_matrix": T}
 
 
@@ -176,7 +204,7 @@ class TRevision(Anchored):
 
     Parameters
     ----------
-    percentile : float
+    keep_classes, percentile
         See `Anchored`.
     rate : float
         Adam's learning rate in the revision.
@@ -191,7 +219,7 @@ class TRevision(Anchored):
 
     def revise(self, run: Run, transitions: Transitions) -> dict[str, Any]:
         """Train with T, then on with a slack on it."""
-        run.train("reweighted", Corrected(transitions, ReweightLoss()), run.plan.final)
+        run.train("reweighted", self.corrected(run, transitions, ReweightLoss()), run.plan.final)
         objective = Revised(transitions, ReweightLoss(through_weight=True))
         schedule = _continued(run.plan.final, self.rate)
         run.train("final", objective, schedule, fresh=False, adam=True)
@@ -206,7 +234,7 @@ class PTD(TRevision):
 
     Parameters
     ----------
-    percentile, rate
+    keep_classes, percentile, rate
         See `TRevision`.
     n_parts : int
         Into how many parts the representations are factored.
@@ -340,11 +368,13 @@ class CORES2(Method):
 
 
 @dataclass
-class HOCGlobal(Method):
+class HOCGlobal(Correcting):
     """Forward correction with HOC's T: from first representations, then from better ones.
 
     Parameters
     ----------
+    keep_classes : bool
+        Pull back a class that is hardly answered any more.
     estimator : HOC
         How T is estimated; ``HOC.paper()`` for the paper's procedure.
     """
@@ -367,7 +397,7 @@ class HOCGlobal(Method):
     ) -> np.ndarray:
         """Estimate T and train with it; T."""
         T = self.transition_matrix(run, representations())
-        run.train(phase, Corrected(Transitions(T), ForwardLoss()), schedule)
+        run.train(phase, self.corrected(run, Transitions(T), ForwardLoss()), schedule)
         return T
 
     def transition_matrix(self, run: Run, representations: np.ndarray) -> np.ndarray:
@@ -393,6 +423,8 @@ class HOCLocal(HOCGlobal):
 
     Parameters
     ----------
+    keep_classes : bool
+        Pull back a class that is hardly answered any more.
     estimator : HOC
         How the global T is estimated.
     local : LocalHOC
@@ -411,8 +443,7 @@ class HOCLocal(HOCGlobal):
         matrices = [*local.transition_matrices_, local.global_.transition_matrix_]
         assignment = local.assignment_ % len(matrices)  # -1, not covered: the global one
         transitions = Transitions(np.stack(matrices), assignment)
-        objective = Corrected(transitions, ForwardLoss())
-        run.train("final", objective, run.plan.final)
+        run.train("final", self.corrected(run, transitions, ForwardLoss()), run.plan.final)
         return {"transition_matrix": T}
 
 

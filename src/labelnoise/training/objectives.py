@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from labelnoise.losses import (
@@ -20,6 +21,9 @@ from labelnoise.losses import (
     cores_keep,
 )
 from labelnoise.training.engine import Objective
+
+_GIVEN_UP = 0.25  # of a class's share, if it is answered less
+_ANSWERS = 20  # a class, over which that is seen
 
 
 class CrossEntropy(Objective):
@@ -79,6 +83,18 @@ class Transitions(nn.Module):
             return torch.tensordot(self.weights[index], self.matrices, 1)
         return self.matrices
 
+    def class_prior(self, labels: np.ndarray) -> np.ndarray:
+        """(K,) share of each clean class that explains noisy class numbers (N,) best."""
+        T = self.matrices.numpy(force=True).reshape(-1, *self.matrices.shape[-2:])
+        share: np.ndarray = np.ones(1)
+        if self.assignment is not None:
+            share = np.bincount(self.assignment.numpy(force=True), minlength=len(T))
+        elif self.weights is not None:
+            share = self.weights.numpy(force=True).mean(axis=0)
+        mean = np.tensordot(share / share.sum(), T, 1)
+        prior, _ = nnls(mean.T, np.bincount(labels, minlength=len(mean)) / len(labels))
+        return prior / prior.sum()
+
 
 def _tensor(values: np.ndarray | None, dtype: torch.dtype) -> Tensor | None:
     return None if values is None else torch.tensor(values, dtype=dtype)
@@ -87,18 +103,38 @@ def _tensor(values: np.ndarray | None, dtype: torch.dtype) -> Tensor | None:
 class Corrected(Objective):
     """A loss corrected by T, forward or by reweighting, after a first epoch of cross-entropy.
 
-    What the forward loss teaches about a class has the class's own probability as a factor. A
-    network that gave a class up in its first, wild steps hardly learns it again: `warm_up`
-    epochs of cross-entropy prevent that.
+    What the forward loss teaches about a class has the class's own probability as a factor: a
+    network that gave a class up hardly learns it again. `warm_up` epochs of cross-entropy keep the
+    first, wild steps from that. With `prior`, a class that is answered less than a quarter as often
+    as there must be examples of it is pulled back, by what its share adds to the divergence of the
+    answers from the prior; as long as there is none, nothing is added.
+
+    Parameters
+    ----------
+    transitions : Transitions
+        T.
+    loss : ForwardLoss or ReweightLoss
+        How to correct.
+    prior : array of shape (K,), optional
+        Share of each clean class.
     """
 
     warm_up = 1
     warming: Tensor
+    prior: Tensor | None
+    answered: Tensor | None
 
-    def __init__(self, transitions: Transitions, loss: ForwardLoss | ReweightLoss) -> None:
+    def __init__(
+        self,
+        transitions: Transitions,
+        loss: ForwardLoss | ReweightLoss,
+        prior: np.ndarray | None = None,
+    ) -> None:
         super().__init__()
         self.transitions, self.loss = transitions, loss
         self.register_buffer("warming", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("prior", _tensor(prior, torch.float32))
+        self.register_buffer("answered", _tensor(prior, torch.float32))
 
     def at_epoch(self, epoch: int) -> None:
         """Say whether the correction waits."""
@@ -109,7 +145,18 @@ class Corrected(Objective):
         T = self.transitions(index)
         T = torch.where(self.warming, torch.eye(T.shape[-1], dtype=T.dtype, device=T.device), T)
         value: Tensor = self.loss(logits[0], labels, T)
+        if self.prior is not None and self.answered is not None:
+            value = value + self._given_up(logits[0], self.prior, self.answered)
         return value
+
+    def _given_up(self, logits: Tensor, prior: Tensor, answered: Tensor) -> Tensor:
+        """Divergence that is due to classes that are hardly answered any more."""
+        now = torch.softmax(logits.float(), 1).mean(0)
+        pace = min(1.0, len(logits) / (_ANSWERS * len(prior)))
+        answered.lerp_(now.detach(), pace)
+        lately = answered.clamp_min(1e-8) + now - now.detach()  # a batch teaches by its own share
+        missing = torch.log(_GIVEN_UP * prior.clamp_min(1e-6) / lately).clamp_min(0)
+        return torch.where(self.warming, 0, (prior * missing).sum())
 
 
 class Revised(Objective):
