@@ -390,6 +390,55 @@ def test_a_correction_begins_with_an_epoch_of_cross_entropy(loss):
     assert abs(plain - uncorrected) > 1e-3
 
 
+def test_a_class_that_is_given_up_is_pulled_back():
+    """The forward loss hardly teaches such a class; what is added does, until it is back."""
+    T, prior = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0.4, 0.6])
+    labels = torch.tensor([0, 1, 0, 1, 1])
+
+    def pull(first_logit, prior=prior, epoch=1):
+        """Gradient by the first class's logit: the more negative, the more it is pulled up."""
+        objective = Corrected(Transitions(T), ForwardLoss(), prior)
+        objective.at_epoch(epoch)
+        logits = torch.tensor([[first_logit, 0.0]]).repeat(5, 1).requires_grad_()
+        for _ in range(60):  # batches until it is seen
+            loss = objective([logits], labels, torch.arange(5))
+        loss.backward()
+        return float(logits.grad[:, 0].sum())
+
+    assert abs(pull(-9.0, prior=None)) < 1e-3
+    assert pull(-9.0) < -0.1
+    assert pull(-9.0, epoch=0) == pytest.approx(pull(-9.0, prior=None, epoch=0))
+    assert pull(0.0) == pytest.approx(pull(0.0, prior=None))
+
+
+def test_rare_answers_are_judged_over_several_batches():
+    """With many classes a batch has none of most: that is no class given up."""
+    n_classes, rng = 50, np.random.default_rng(0)
+    prior = np.full(n_classes, 1 / n_classes)
+    objective = Corrected(Transitions(np.eye(n_classes)), ForwardLoss(), prior)
+    plain = Corrected(Transitions(np.eye(n_classes)), ForwardLoss())
+    for _ in range(60):
+        labels = torch.from_numpy(rng.integers(0, n_classes, 20))
+        logits = 12 * torch.nn.functional.one_hot(labels, n_classes).float()
+        added = float(objective([logits], labels, labels) - plain([logits], labels, labels))
+        assert added < 0.05
+
+
+@pytest.mark.parametrize("how", ["one", "assigned", "mixed"])
+def test_shares_of_classes_follow_from_labels_and_transitions(how):
+    T = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.1, 0.9]]])
+    prior, n = np.array([0.3, 0.7]), 1000
+    second = np.arange(n) < 250
+    transitions = {
+        "one": Transitions(T[0]),
+        "assigned": Transitions(T, assignment=second.astype(int)),
+        "mixed": Transitions(T, weights=np.tile([0.75, 0.25], (n, 1))),
+    }[how]
+    mean = T[0] if how == "one" else 0.75 * T[0] + 0.25 * T[1]
+    labels = (np.arange(n) < round(n * (prior @ mean)[1])).astype(int)
+    np.testing.assert_allclose(transitions.class_prior(labels), prior, atol=2e-3)
+
+
 def test_the_slack_is_added_once_and_learns():
     T = np.array([[0.7, 0.3], [0.2, 0.8]])
     objective = Revised(Transitions(T), ReweightLoss(through_weight=True))

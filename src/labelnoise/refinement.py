@@ -197,8 +197,9 @@ def refine(
     and its label suggest. The model of the clean class is a softmax of these scores, weighted by a
     slope for each, and class; slopes and T together maximise the likelihood of the labels. No
     score of an example has seen its own label. With the T that is found, all this is done again.
-    Where the labels cannot tell, as in classes that are well apart, some more labels of each class,
-    as the triples' T would have them, decide: 1 to 20, the more the wider T's intervals are.
+    What the labels leave open, a prior decides: classes overlap little, and some more labels of
+    each class are as the triples' T would have them, 1 to 20, the more the wider T's intervals
+    are. If most wrong labels are in few entries of T, and the others may as well be 0, they are.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
@@ -290,7 +291,7 @@ def _refine_in_order(
     draws = None
     if few:
         # Around the T that was taken: what it depends on is as if known.
-        draws = model.draws(parameters) - _transition(model.unpack(parameters)[2]) + of_features
+        draws = model.draws(parameters) - model.transition(parameters) + of_features
         draws = np.clip(draws, 0, 1)
         draws /= draws.sum(axis=2, keepdims=True)
     return Refinement(
@@ -658,13 +659,16 @@ class _CleanModel:
 
     def result(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """P(clean class) (N, K), T (K, K) and the class prior (K,)."""
-        T = _transition(self.unpack(parameters)[2])
         clean, prior = np.empty((self.n, self.K), np.float32), np.zeros(self.K)
         for block in self.blocks():
             seen = self._explain(block, parameters)
             clean[block[1]] = seen.h.T
             prior += seen.posterior.sum(axis=1, dtype=np.float64)
-        return clean, T, prior / self.n
+        return clean, self.transition(parameters), prior / self.n
+
+    def transition(self, parameters: np.ndarray) -> np.ndarray:
+        """T (K, K), in which wrong labels that do not happen have no chance at all."""
+        return _transition(self.unpack(parameters)[2] * self.happens)
 
     def _ratios(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ratios, the covariance of those not at their bound 0, and the information of each.

@@ -134,10 +134,10 @@ class Correcting(Method):
     ----------
     keep_classes : bool
         Pull back a class that the network hardly answers any more, though by T and the labels
-        there are examples of it: see `Corrected`.
+        there are examples of it: see `Corrected`. It asks for a T that is about right.
     """
 
-    keep_classes: bool = True
+    keep_classes: bool = False
 
     def corrected(
         self, run: Run, transitions: Transitions, loss: ForwardLoss | ReweightLoss
@@ -380,6 +380,7 @@ class HOCGlobal(Correcting):
     """
 
     name = "hoc-global"
+    keep_classes: bool = True
     estimator: HOC = field(default_factory=_triples_alone)
 
     def fit(self, run: Run) -> dict[str, Any]:
@@ -432,6 +433,7 @@ class HOCLocal(HOCGlobal):
     """
 
     name = "hoc-local"
+    keep_classes: bool = False
     local: LocalHOC = field(default_factory=LocalHOC)
 
     def fit(self, run: Run) -> dict[str, Any]:
