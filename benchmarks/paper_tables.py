@@ -171,9 +171,9 @@ no script kept.
   chance seems to decide. A longer first stage was worth it: HOC's T from the network of stage 1
   came from .118 to .065 (human) and from .26 to .19 (instance .6) by 10 epochs in place of 6.
 - **A better T is worth little beyond a good one**, one seed, instance .6: CE 51.1, then 69.7
-  (error .149), 70.3 (.128), 71.6 (.048, `HOC()` of 2026-11-14 on first features), 71.4 (true). On worst CE 77.9,
-  then 78.7 to 79.4 with an estimate and 79.8 with the true T. With human labels all are within
-  a point, CE too: so few epochs do not learn wrong labels by heart.
+  (error .149), 70.3 (.128), 71.6 (.048, `HOC()` of 2026-11-14 on first features), 71.4 (true).
+  On worst CE 77.9, then 78.7 to 79.4 with an estimate and 79.8 with the true T. With human labels
+  all are within a point, CE too: so few epochs do not learn wrong labels by heart.
 - **Figure 3**: T-Revision hardly moves the T of its anchor points in six epochs (.165 and .110),
   and HOC on the same network errs .07 to .08 and .06. The paper says the same of the two: HOC
   needs no revision and errs less with either loss.

@@ -126,6 +126,26 @@ def test_intervals_stay_within_bounds_where_labels_never_meet(overlapping):
         est.confidence_interval(2.0)
 
 
+def test_wrong_labels_that_do_not_happen_have_no_chance(overlapping):
+    """Under pair noise, where classes overlap; under symmetric noise all of them happen."""
+    X, y = overlapping
+    pair = HOC().fit(X, pair_flip(y, 0.3, random_state=0).labels)
+    happens = np.eye(K) + np.roll(np.eye(K), 1, axis=1) > 0
+    np.testing.assert_array_equal(pair.transition_matrix_ > 0, happens)
+    few = HOC().fit(X, symmetric(y, 0.05, random_state=0).labels)
+    assert (few.transition_matrix_ > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_that_lie_apart_are_not_taken_for_soft_ones(seed):
+    """A little overlap without noise would explain the labels as well."""
+    X, y = clusters(5, 4000, seed=seed, separation=2.0)
+    labels = symmetric(y, 0.3, random_state=seed).labels
+    est = HOC().fit(X, labels)
+    truth = true_transition_matrix(y, labels, 5)
+    assert transition_error(est.transition_matrix_, truth) < 0.01
+
+
 def test_derivatives(rng):
     """What the search is told of the likelihood, by differences; and of its curvature, by those."""
     n, m = 60, 2
