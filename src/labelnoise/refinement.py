@@ -272,6 +272,7 @@ def _refine_in_order(
     soft, value = model.fit(parameters, sharpness=0)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, sharpness=0)
     step()
+    by_prior = of_features - model.transition(soft)
     (b, c), evidence = _bounded(depending), gained - value
     significant = _between(evidence, _SIGNIFICANT)
     by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
@@ -290,8 +291,9 @@ def _refine_in_order(
     share = min(share, 1.0)
     draws = None
     if few:
-        # Around the T that was taken: what it depends on is as if known.
-        draws = model.draws(parameters) - model.transition(parameters) + of_features
+        # Around the T that was taken; what the prior of overlap does to it is one standard error.
+        more = np.random.default_rng(1).standard_normal(_DRAWS)[:, None, None] * by_prior
+        draws = model.draws(parameters) - model.transition(parameters) + of_features + more
         draws = np.clip(draws, 0, 1)
         draws /= draws.sum(axis=2, keepdims=True)
     return Refinement(
