@@ -119,6 +119,12 @@ def test_intervals_stay_within_bounds_where_labels_never_meet(overlapping):
     assert interval.method == "information"
     assert interval.transition_matrix.min() >= 0
     assert interval.transition_matrix.max() <= 1
+    for (low, high), value in (
+        (interval.transition_matrix, est.transition_matrix_),
+        (interval.class_prior, est.class_prior_),
+        (interval.noise_rate, est.noise_rate_),
+    ):
+        assert ((low <= value) & (value <= high)).all()
     assert interval.on_boundary.any()
     with pytest.raises(LabelNoiseError, match="method='sandwich' for a refined T"):
         est.confidence_interval(method="bootstrap")

@@ -117,13 +117,14 @@ class Refinement:
         rate = (1 - (prior * np.diagonal(T, axis1=1, axis2=2)).sum(axis=1)).clip(0)
         tails = [(1 - level) / 2, (1 + level) / 2]
         ends = [np.quantile(values, tails, axis=0) for values in (T, prior, rate)]
+        boundary = self.of_features < _AT_BOUND
+        ends[0][0, boundary] = 0
         if of_triples is not None:
             others = of_triples.transition_matrix, of_triples.class_prior, of_triples.noise_rate
             ends = [
                 np.stack([np.minimum(mine[0], other[0]), np.maximum(mine[1], other[1])])
                 for mine, other in zip(ends, others, strict=True)
             ]
-        boundary = self.of_features < _AT_BOUND
         caveat = "" if of_triples is None else "it reaches over two estimates: see refined"
         of_T, of_prior, of_rate = ends
         return ConfidenceInterval(level, of_T, of_prior, of_rate, "information", boundary, caveat)
@@ -295,7 +296,6 @@ def _refine_in_order(
         more = np.random.default_rng(1).standard_normal(_DRAWS)[:, None, None] * by_prior
         draws = model.draws(parameters) - model.transition(parameters) + of_features + more
         draws = np.clip(draws, 0, 1)
-        draws /= draws.sum(axis=2, keepdims=True)
     return Refinement(
         of_features=of_features,
         prior_of_features=prior,
@@ -688,7 +688,10 @@ class _CleanModel:
         return found, covariance, np.diag(information)[first:]
 
     def draws(self, parameters: np.ndarray) -> np.ndarray:
-        """(_DRAWS, K, K) values of T that the data allow: normal around the estimate."""
+        """(_DRAWS, K, K) values of T that the data allow: normal around the estimate.
+
+        Each entry by itself: those at their bound 0 vary, and leave the rest of the row alone.
+        """
         found, covariance, information = self._ratios(parameters)
         normal = np.random.default_rng(0).standard_normal((_DRAWS, len(found)))
         free = found > _AT_BOUND
