@@ -154,10 +154,11 @@ no script kept.
   end.
 - **A class can be given up.** What the forward loss teaches about a class has the class's own
   probability as a factor, so a class that is hardly answered hardly comes back. With CIFAR-10N
-  worst, HOC Global has a T that is nearer than Forward's (.076 against .222) and ends 7 points below
-  CE, as no truck is recognised. On instance .6 with seed 0 no method that estimates T answers "dog", and
-  with the true T 13% of the dogs are found, while CE finds 87%: one label takes up to half of
-  the flips there, so that the labels of a dog look much like those of no class in particular.
+  worst, HOC Global has a T that is nearer than Forward's (.076 against .222) and ends 7 points
+  below CE, as no truck is recognised. On instance .6 with seed 0 no method that estimates T
+  answers "dog", and with the true T 13% of the dogs are found, while CE finds 87%: one label takes
+  up to half of the flips there, so that the labels of a dog look much like those of no class in
+  particular.
 - **`keep_classes` brings such a class back where T is good**: HOC Global on worst from 71.2 to
   79.4, within half a point of the true T's; on .6 with the true T from 71.4 to 72.2, with HOC's by
   +1.2, -1.0 and -0.1; on human labels +0.1. It needs the shares of the clean classes, which T
