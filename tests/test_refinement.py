@@ -153,7 +153,7 @@ def test_classes_that_lie_apart_are_not_taken_for_soft_ones(seed):
 
 
 def test_derivatives(rng):
-    """What the search is told of the likelihood, by differences; and of its curvature, by those."""
+    """What the search is told of the likelihood, by differences."""
     n, m = 60, 2
     labels = np.sort(rng.integers(0, 3, n))
     scores = rng.standard_normal((m, n, 3)).astype(np.float32)

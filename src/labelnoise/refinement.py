@@ -283,8 +283,8 @@ def _refine_in_order(
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
         mean = model.mean_transition(depending, dependence)
         of_features = (1 - sure) * of_features + sure * mean
-    elif few:
-        parameters = model.fit_sparse(parameters)
+    elif few and (sparse := model.fit_sparse(parameters, prior)) is not None:
+        parameters = sparse
         _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
@@ -506,19 +506,19 @@ class _CleanModel:
         self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
         return self.fit(best)[0]
 
-    def fit_sparse(self, parameters: np.ndarray) -> np.ndarray:
+    def fit_sparse(self, parameters: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         """Fit with few wrong labels that happen, if most are such and it explains all as well.
 
-        Where classes overlap, the likelihood's maximum has a little of every confusion.
+        Where classes overlap, the likelihood's maximum has a little of every confusion. `prior` is
+        the class prior of the fit with all of them, whose parameters are given.
         """
         found, covariance, _ = self._ratios(parameters)
         sure = found > _AT_BOUND
         sure[sure] = found[sure] > _SURE * np.sqrt(np.diag(covariance))
-        _, T, prior = self.result(parameters)
-        wrong = (prior[:, None] * T)[self.off]
+        wrong = (prior[:, None] * self.transition(parameters))[self.off]
         mass, entries = _SPARSE
         if wrong[sure].sum() < mass * wrong.sum() or sure.mean() > entries:
-            return parameters
+            return None
         dense, expected = self.log_likelihood(parameters), self.expected
         self.happens = np.zeros_like(self.off)
         self.happens[self.off] = sure
@@ -528,7 +528,7 @@ class _CleanModel:
         if dense - self.log_likelihood(sparse) < _COST * (~sure).sum():
             return sparse
         self.happens, self.expected = self.off, expected
-        return parameters
+        return None
 
     def log_likelihood(self, parameters: np.ndarray) -> float:
         """Of all labels, without penalties."""
