@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import torch
 from labelnoise import HOC, LabelNoiseError, gpu
 from labelnoise.gpu import nearest_on_device
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.noise import symmetric
+from labelnoise.refinement import refine
 from tests.conftest import clusters
 
 
@@ -158,7 +161,12 @@ def test_the_front_door_takes_a_device(monkeypatch):
         asked.append(device)
         return nearest_on_device(X, k, metric, "cpu")
 
+    def arrays(device, made=gpu.arrays_on):
+        asked.append(f"refined on {device}")
+        return made("cpu")
+
     monkeypatch.setattr("labelnoise.gpu.nearest_on_device", searched)
+    monkeypatch.setattr("labelnoise.gpu.arrays_on", arrays)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     expected = nearest_neighbors(X, 2).indices
     assert asked == []
@@ -174,8 +182,36 @@ def test_the_front_door_takes_a_device(monkeypatch):
     assert asked == ["cuda:1", "cuda"]
     X, y = clusters(3, 300, seed=0)
     est = HOC(device="cuda").fit(X, y)
-    assert asked[2:] == ["cuda"]
+    assert asked[2:] == ["cuda", "refined on cuda"]
     assert "search" not in {finding.name for finding in est.diagnostics_}
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_refines_as_the_cpu_does(depends, rng):
+    """Whether or not noise depends on the example, and with whatever memory."""
+    X, y = clusters(4, 3000, seed=1, separation=0.3, d=64)
+    labels = symmetric(y, 0.3, random_state=0).labels
+    if depends:
+        far = np.argsort(np.argsort(((X - X[y == y[0]].mean(axis=0)) ** 2).sum(axis=1)))
+        wrong = rng.random(len(y)) < 0.8 * (far / len(y)) ** 2
+        labels = np.where(wrong, (y + rng.integers(1, 4, len(y))) % 4, y)
+    nearest = nearest_neighbors(X, 18).indices
+    triples = HOC(refine=False).fit(X, labels)
+    given = X, labels, nearest, triples.transition_matrix_, triples.class_prior_
+    expected = refine(*given)
+    assert (expected.share > 0) == depends
+    here = gpu.arrays_on("cpu")
+    found = refine(*given, arrays=here)
+    np.testing.assert_allclose(found.transition_matrix, expected.transition_matrix, atol=3e-3)
+    np.testing.assert_allclose(found.class_prior, expected.class_prior, atol=3e-3)
+    np.testing.assert_allclose(found.evidence, expected.evidence, rtol=0.05, atol=0.1)
+    ends = [r.interval(0.95).transition_matrix for r in (found, expected)]
+    np.testing.assert_allclose(*ends, atol=0.01)
+    # Features are sent in pieces if there is no room for them; without room the CPU does it all.
+    pieces = refine(*given, arrays=replace(here, free=1.2e6))
+    np.testing.assert_array_equal(pieces.transition_matrix, found.transition_matrix)
+    none = refine(*given, arrays=replace(here, free=1000))
+    np.testing.assert_array_equal(none.transition_matrix, expected.transition_matrix)
 
 
 def test_a_device_that_is_none_is_refused():

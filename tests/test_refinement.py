@@ -156,10 +156,10 @@ def test_derivatives(rng):
     """What the search is told of the likelihood, by differences."""
     n, m = 60, 2
     labels = np.sort(rng.integers(0, 3, n))
-    scores = rng.standard_normal((m, n, 3)).astype(np.float32)
+    scores = rng.standard_normal((m, 3, n)).astype(np.float32)
     model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
-    dependence = _Dependence.of(rng.dirichlet(np.ones(3), n))
+    dependence = _Dependence.of(rng.dirichlet(np.ones(3), n).T)
     seen = {}
 
     def remember(objective, x0, *_):
@@ -176,9 +176,9 @@ def test_derivatives(rng):
 def test_information(rng):
     """It is what each example's own derivatives add up to, by differences."""
     labels = np.sort(rng.integers(0, 3, 30))
-    scores = rng.standard_normal((2, 30, 3)).astype(np.float32)
+    scores = rng.standard_normal((2, 3, 30)).astype(np.float32)
     model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
-    dependence = _Dependence.of(rng.dirichlet(np.ones(3), 30))
+    dependence = _Dependence.of(rng.dirichlet(np.ones(3), 30).T)
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
     ratios = slice(model.n_slopes + model.K, model.size)
 

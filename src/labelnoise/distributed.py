@@ -449,7 +449,7 @@ def _refine(est: HOC, X: np.ndarray, labels: np.ndarray, n: int, progress: Progr
         progress and partial(progress, stage) for stage in ("neighbors of a sample", "refining")
     )
     k = min(SCALES[-1], len(X) - 1)
-    nearby = nearest_neighbors(X, k, est.metric, progress=near).indices
+    nearby = nearest_neighbors(X, k, est.metric, device=est.device, progress=near).indices
     est._refine(X, labels, nearby, None, refining)
     if len(X) < n:
         said = f"T was refined by a random sample of {len(X):,} of {n:,} examples."

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from labelnoise._arrays import Arrays
 from labelnoise._errors import LabelNoiseError
 from labelnoise.neighbors import (
     _FLOAT64_ERROR,
@@ -44,6 +45,7 @@ _ELEMENTS = 2**26  # of the largest temporary array, tiles and maxima apart
 _SCALE = 64.0  # keeps small features out of the subnormal numbers, and scores in range
 _LEAST = 2.0**-34  # rounding error that remains for small numbers
 _LOWEST = -4.0  # less than any score
+_LARGER = 256  # blocks of arithmetic, than on a processor
 
 
 def nearest_on_device(
@@ -105,6 +107,12 @@ def nearest_on_device(
         for rows in unsettled.split(step) if len(unsettled) else ():
             indices[rows], gap[rows] = _rank(points, rows, _candidates_float64(points, rows, k), k)
         return Neighbors(indices.cpu().numpy(), points.distance(gap).cpu().numpy())
+
+
+def arrays_on(device: str | torch.device) -> Arrays:
+    """Arrays of PyTorch there, for what `labelnoise.refinement` does with them."""
+    checked = _checked(device)
+    return Arrays(torch, checked, _LARGER, _SHARE * _free_bytes(checked))
 
 
 def _checked(device: str | torch.device) -> torch.device:

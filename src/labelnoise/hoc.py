@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from labelnoise._arrays import HOST
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Estimator,
@@ -33,7 +34,13 @@ from labelnoise.diagnostics import (
     overlap_of,
 )
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
-from labelnoise.neighbors import METRICS, SEARCHES, chosen_search, joined_neighbors
+from labelnoise.neighbors import (
+    METRICS,
+    SEARCHES,
+    chosen_device,
+    chosen_search,
+    joined_neighbors,
+)
 from labelnoise.soft import SoftSolution, check_soft, solve_soft
 from labelnoise.solvers import SOLVERS, solve
 
@@ -86,8 +93,9 @@ class HOC(Estimator):
         `diagnostics_` has a finding "search": how many of the nearest were found, and what the
         others would do to T.
     device : {"auto", "cpu", "cuda"} or "cuda:1", default="auto"
-        Where neighbours are searched for exactly. "auto" takes a GPU that PyTorch can use if it
-        would take more than ten seconds without. The neighbours are the same.
+        Where neighbours are searched for exactly, and T is refined; on the CPU with `sources`.
+        "auto" takes a GPU that PyTorch can use if the search would take more than ten seconds
+        without. The neighbours are the same, and T but for rounding.
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
@@ -478,13 +486,20 @@ class HOC(Estimator):
     ) -> None:
         from labelnoise.refinement import refine
 
+        device, arrays = chosen_device(self.device, len(X), X.shape[1], sources), HOST
+        if device != "cpu":
+            from labelnoise.gpu import arrays_on
+
+            arrays = arrays_on(device)
         T, p = self.transition_matrix_, self.class_prior_
         # The model has the maxima on the diagonal: it gets a T like that to begin with, and is not
         # believed where it, too, would have one elsewhere.
         off = T.max(axis=1) - np.diag(T)
         T = T + np.diag(off)
         T /= T.sum(axis=1, keepdims=True)
-        found = refine(X, labels, neighbors, T, p, sources=sources, progress=progress)
+        found = refine(
+            X, labels, neighbors, T, p, sources=sources, progress=progress, arrays=arrays
+        )
         refined = found.of_features
         elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
         if (elsewhere & (off > _BY_CHANCE)).any():

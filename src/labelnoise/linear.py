@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +22,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import row_blocks, thread_count
+from labelnoise._arrays import HOST, Arrays
+from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import expect_two_classes, expect_whole
 from labelnoise._labels import encode_labels
@@ -191,7 +191,8 @@ def noisy_posteriors(
     X = _features(X)
     labels = as_labels(y, len(X), n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
-    return softmax(HeldOut(X, labels, C, fold).scores(np.eye(n_classes)), axis=1)
+    scores: np.ndarray = softmax(HeldOut(X, labels, C, fold).scores(np.eye(n_classes)), axis=1)
+    return scores
 
 
 class HeldOut:
@@ -199,7 +200,7 @@ class HeldOut:
 
     `fold` (N,) has numbers from 0 on; `order` (N,) is that in which examples are trained on, as
     rounding depends on it. X may be on disk: a model is trained on at most 200,000 rows, and a
-    gigabyte.
+    gigabyte. A GPU holds all of it if that takes no more than half of what is free there.
     """
 
     def __init__(
@@ -209,37 +210,69 @@ class HeldOut:
         C: float,
         fold: np.ndarray,
         order: np.ndarray | None = None,
+        arrays: Arrays = HOST,
     ) -> None:
-        self.X, self.labels, self.C, self.fold = X, labels, C, fold
+        self.X, self.labels, self.C, self.fold, self.arrays = X, labels, C, fold, arrays
         self.order = np.arange(len(X)) if order is None else order
-        self.scaler = StandardScaler()
-        for rows in row_blocks(*X.shape):
-            self.scaler.partial_fit(X[rows].astype(np.float64))
+        mean, deviation = _mean_and_deviation(X, arrays)
         # Rows in another order have the same mean but for rounding, which the search would magnify.
-        self.scaler.scale_ = self.scaler.scale_.astype(np.float32).astype(np.float64)
-        self.scaler.mean_ = np.round(self.scaler.mean_ / self.scaler.scale_, 6) * self.scaler.scale_
+        scale = deviation.astype(np.float32).astype(np.float64)
+        self.mean = arrays.put(np.round(mean / scale, 6) * scale)
+        self.scale = arrays.put(scale)
+        self.held = None
+        if arrays is not HOST and 4 * X.size < arrays.free / 2:
+            held = arrays.empty(X.shape)
+            for rows in row_blocks(*X.shape):
+                held[rows] = self._rows(rows)
+            self.held = held
 
-    def scores(self, T: np.ndarray, step: Callable[[], None] = lambda: None) -> np.ndarray:
+    def scores(self, T: np.ndarray, step: Callable[[], None] = lambda: None) -> Any:
         """(N, K) float32 whose softmax is h, by the model that has not seen the example.
 
         `step` is called after each fold.
         """
-        X, own = self.X, self.fold[self.order]
-        result = np.empty((len(X), len(T)), np.float32)
+        d, own, arrays = self.X.shape[1], self.fold[self.order], self.arrays
+        result = arrays.empty((len(self.X), len(T)))
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // X.shape[1]))]
-            scaled, options = _scaled(self.scaler, X[rows]), {"maxiter": 100, "ftol": 1e-6}
-            found, _ = _fit_softmax(scaled, self.labels[rows], T, self.C, **options)
-            weights = found.astype(np.float32)
+            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // d))]
+            options = {"arrays": arrays, "maxiter": 100, "ftol": 1e-6}
+            found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
+            weights = arrays.put(found.astype(np.float32))
             rows = self.order[own == number]
             # One thread: several would cut the product elsewhere, and round it otherwise.
             with threadpool_limits(1, "blas"):
-                for some in (rows[block] for block in row_blocks(len(rows), X.shape[1])):
-                    result[some] = _scaled(self.scaler, X[some]) @ weights[:, :-1].T
+                for some in (rows[block] for block in row_blocks(len(rows), d)):
+                    result[some] = self._rows(some) @ weights[:, :-1].T
             result[rows] += weights[:, -1]
             step()
         return result
+
+    def _rows(self, rows: slice | np.ndarray) -> Any:
+        """Standardised."""
+        if self.held is not None:
+            return self.held[rows]
+        exact = np.float32 if np.can_cast(self.X.dtype, np.float32) else np.float64
+        x = self.arrays.put(self.X[rows].astype(exact, copy=isinstance(rows, slice)))
+        x -= self.mean
+        x /= self.scale
+        return self.arrays.xp.asarray(x, dtype=self.arrays.xp.float32)
+
+
+def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """(d,) of each column, with a deviation of 1 where all are alike but for rounding."""
+    first, n = np.asarray(X[0], np.float64), len(X)
+    shift, total, square = (arrays.put(values) for values in (first, 0 * first, 0 * first))
+    for rows in row_blocks(*X.shape):
+        x = arrays.put(X[rows], np.float64) - shift
+        total += x.sum(axis=0)
+        x *= x
+        square += x.sum(axis=0)
+    mean = arrays.get(total) / n
+    variance = arrays.get(square) / n - mean**2
+    mean, rounding = first + mean, n * np.finfo(np.float64).eps
+    alike = variance <= rounding * variance + (rounding * mean) ** 2
+    return mean, np.sqrt(np.where(alike, 1, variance))
 
 
 class TransitionLayer(NamedTuple):
@@ -332,13 +365,13 @@ def _scaled(scaler: StandardScaler, X: np.ndarray) -> np.ndarray:
 
 
 def _fit_softmax(
-    X: np.ndarray, labels: np.ndarray, T: np.ndarray, C: float, **options: Any
+    X: Any, labels: np.ndarray, T: np.ndarray, C: float, **options: Any
 ) -> tuple[np.ndarray, int]:
     """Weights (K, d + 1) of least forward loss, the last the intercepts, and the steps taken."""
     shape = (len(T), X.shape[1] + 1)
 
     def objective(weights: np.ndarray, forward_loss: Callable) -> tuple[float, np.ndarray]:
-        loss, gradient, _ = forward_loss(weights.reshape(shape), T)
+        loss, gradient, _ = forward_loss(weights.reshape(shape), T, joint=False)
         return loss, gradient.ravel()
 
     start = np.zeros(shape[0] * shape[1])
@@ -347,24 +380,35 @@ def _fit_softmax(
 
 
 def _minimise(
-    objective: Callable, start: np.ndarray, X: np.ndarray, y: np.ndarray, C: float, **options: Any
+    objective: Callable,
+    start: np.ndarray,
+    X: Any,
+    labels: np.ndarray,
+    C: float,
+    arrays: Arrays = HOST,
+    **options: Any,
 ) -> tuple[np.ndarray, int]:
     """Minimise ``objective(parameters, forward_loss)`` by L-BFGS, and count its steps.
 
     forward_loss takes weights (K, d + 1) and T. It returns the mean forward loss with its penalty,
-    the gradient by the weights, and the posterior joint (K, K) of clean class and label.
+    the gradient by the weights, and the posterior joint (K, K) of clean class and label, or, if
+    that is not asked for, zeros.
     """
     if not C > 0:
         raise LabelNoiseError(f"Expected C > 0, but C = {C}")
-    n = len(X)
+    n, y = len(X), arrays.put(labels)
     # How many depends on n alone: sums of other parts differ in rounding, and then in the search.
-    count = -(-n // int(np.clip(n // _SHARES, *_SHARE_ROWS)))
+    count = -(-n // (arrays.larger * int(np.clip(n // _SHARES, *_SHARE_ROWS))))
     shares = [slice(i * n // count, (i + 1) * n // count) for i in range(count)]
+    # Doubles stay doubles.
+    dtype = X.dtype if arrays is HOST else np.float32
 
-    def forward_loss(weights: np.ndarray, T: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def forward_loss(
+        weights: np.ndarray, T: np.ndarray, joint: bool = True
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
         with np.errstate(divide="ignore"):
-            model = weights.astype(X.dtype), np.log(T).astype(X.dtype)
-        parts = pool.map(lambda rows: _forward_sums(X[rows], y[rows], *model), shares)
+            model = arrays.put(weights, dtype), arrays.put(np.log(T), dtype)
+        parts = shared(lambda rows: _forward_sums(X[rows], y[rows], *model, joint, arrays), shares)
         losses, gradients, joints = zip(*parts, strict=True)
         # Two classes have one difference of weights, which scikit-learn penalises: twice as much.
         penalty = (2 if len(T) == 2 else 1) / (C * n)
@@ -375,38 +419,39 @@ def _minimise(
 
     options |= {"gtol": 1e-6, "maxcor": 20}
     search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
+    with arrays.sharing() as shared:
         found = minimize(objective, start, (forward_loss,), **search)
     return found.x, max(found.nit, 1)
 
 
 def _forward_sums(
-    X: np.ndarray, labels: np.ndarray, weights: np.ndarray, log_T: np.ndarray
+    X: Any, labels: Any, weights: Any, log_T: Any, with_joint: bool = True, arrays: Arrays = HOST
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Sums over examples of the loss, its gradient by the weights, and the posterior joint."""
-    K = len(log_T)
+    K, xp = len(log_T), arrays.xp
     loss, gradient, joint = 0.0, np.zeros(weights.shape), np.zeros((K, K))
-    for rows in row_blocks(len(X), X.shape[1] + K, _BLOCK_BYTES):
+    for rows in row_blocks(len(X), X.shape[1] + K, arrays.larger * _BLOCK_BYTES):
         x, y = X[rows], labels[rows]
         clean = weights[:, :-1] @ x.T + weights[:, -1:]
         posterior = clean + log_T[:, y]
-        loss += (_softmax_in_place(clean) - _softmax_in_place(posterior)).sum(dtype=np.float64)
-        for k in range(K):
-            joint[k] += np.bincount(y, posterior[k], K)
+        logs = _softmax_in_place(clean, xp) - _softmax_in_place(posterior, xp)
+        loss += float(logs.sum(dtype=xp.float64))
+        for k in range(K if with_joint else 0):
+            joint[k] += arrays.get(xp.bincount(y, posterior[k], K))
         clean -= posterior
-        gradient[:, :-1] += clean @ x
-        gradient[:, -1] += clean.sum(axis=1)
+        gradient[:, :-1] += arrays.get(clean @ x)
+        gradient[:, -1] += arrays.get(clean.sum(axis=1))
     return loss, gradient, joint
 
 
-def _softmax_in_place(logits: np.ndarray) -> np.ndarray:
+def _softmax_in_place(logits: Any, xp: Any) -> Any:
     """Turn columns into probabilities, and return the logarithm of the sum of exponentials."""
-    largest = logits.max(axis=0)
+    largest = xp.amax(logits, axis=0)
     logits -= largest
-    np.exp(logits, out=logits)
+    xp.exp(logits, out=logits)
     total = logits.sum(axis=0)
     logits /= total
-    return largest + np.log(total)
+    return largest + xp.log(total)
 
 
 def _weighted_fit(estimator: Any, X: np.ndarray, posterior: np.ndarray) -> Any:

@@ -9,7 +9,6 @@ depends on how clear an example is tells which case it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, logit
 from scipy.stats import rankdata
-from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import row_blocks, thread_count
+from labelnoise._arrays import HOST, Arrays
+from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
@@ -38,6 +37,7 @@ _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
 _UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
 _ROWS = 8192  # in a block
+_COPIES = 24  # of a number for each example and class, that a GPU has room for
 _ENOUGH = 200_000  # examples
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
@@ -188,6 +188,7 @@ def refine(
     *,
     sources: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
+    arrays: Arrays = HOST,
 ) -> Refinement:
     """Refine the T of label triples by features X (N, d), neighbours (N, k) and labels (N,).
 
@@ -227,6 +228,7 @@ def refine(
         np.concatenate([by_class[k] for k in classes]),
         sources,
         progress,
+        arrays if _COPIES * 4 * len(X) * len(T) < arrays.free else HOST,
     )
     return replace(found.reordered(number), of_triples=of_triples)
 
@@ -240,6 +242,7 @@ def _refine_in_order(
     order: np.ndarray,
     sources: np.ndarray | None,
     progress: Callable[[int, int], None] | None,
+    arrays: Arrays,
 ) -> Refinement:
     K = len(of_triples)
     steps = 2 * _FOLDS + 3
@@ -256,19 +259,20 @@ def _refine_in_order(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    held_out = HeldOut(X, labels, _C, fold % _FOLDS, order)
+    held_out = HeldOut(X, labels, _C, fold % _FOLDS, order, arrays)
     prepare = partial(_scores, held_out, neighbors, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
-    model = _CleanModel(prepare(T)[:, ::every], labels[order[::every]], of_triples)
+    start = prepare(T)[:, :, ::every]
+    model = _CleanModel(start, labels[order[::every]], of_triples, arrays=arrays)
     # In another optimum a class may stand for a part of the next: the likelihood tells.
     parameters = model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
     step()
     T = (1 - _UNIFORM_AGAIN) * model.result(parameters)[1] + _UNIFORM_AGAIN / K
-    model = _CleanModel(prepare(T), labels[order], of_triples, model.prior_labels)
+    model = _CleanModel(prepare(T), labels[order], of_triples, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
     clean, of_features, prior = model.result(parameters)
-    dependence = _Dependence.of(clean)
+    dependence = _Dependence.of(clean, arrays)
     # What overlap explains as well is no dependence, so here it is as large as it likes.
     soft, value = model.fit(parameters, sharpness=0)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, sharpness=0)
@@ -319,70 +323,74 @@ def _between(value: float, ends: tuple[float, float]) -> float:
 class _Dependence:
     """What noise may depend on: how clear an example is, and which classes it resembles."""
 
-    rank: np.ndarray
+    rank: Any
     """(N,) from -1/2, the clearest, to 1/2."""
-    likeness: np.ndarray
+    likeness: Any
     """(K, N) logarithm of the clean probability, of mean 0."""
+    xp: Any
 
     @classmethod
-    def of(cls, clean: np.ndarray) -> _Dependence:
+    def of(cls, clean: Any, arrays: Arrays = HOST) -> _Dependence:
+        """From P(clean class), (K, N)."""
+        xp = arrays.xp
         # Equals have one rank: examples come sorted by label, of which it must not tell.
-        rank = ((rankdata(-clean.max(axis=1)) - 0.5) / len(clean) - 0.5).astype(np.float32)
-        likeness = np.log(clean.T + _LEAST_LIKENESS)
-        return cls(rank, likeness - likeness.mean(axis=0))
+        rank = (rankdata(arrays.get(-xp.amax(clean, axis=0))) - 0.5) / clean.shape[1] - 0.5
+        likeness = xp.log(clean + _LEAST_LIKENESS)
+        return cls(arrays.put(rank.astype(np.float32)), likeness - likeness.mean(axis=0), xp)
 
-    def odds(self, parameters: np.ndarray, rows: slice) -> np.ndarray:
+    def odds(self, parameters: np.ndarray, rows: slice) -> Any:
         """(K, rows) factors on the odds of each label that is wrong."""
-        b, c = _bounded(parameters).astype(np.float32)
-        return np.exp(np.clip(b * self.rank[rows] + c * self.likeness[:, rows], -30, 30))
+        b, c = _bounded(parameters).tolist()
+        odds = b * self.rank[rows] + c * self.likeness[:, rows]
+        return self.xp.exp(self.xp.clip(odds, -30, 30))
 
 
 def _scores(
     held_out: HeldOut, neighbors: np.ndarray, T: np.ndarray, step: Callable[[], None]
-) -> np.ndarray:
-    """(m, N, K) log-scores of each clean class, in order: by features, by so many neighbours."""
-    labels, (n, K) = held_out.labels, (len(neighbors), len(T))
+) -> Any:
+    """(m, K, N) log-scores of each clean class, in order: by features, by so many neighbours."""
+    arrays, (n, K) = held_out.arrays, (len(neighbors), len(T))
+    xp, labels, order = arrays.xp, arrays.put(held_out.labels), arrays.put(held_out.order)
     linear = held_out.scores(T, step)
-    suggested = softmax(linear, axis=1) * T.T[labels].astype(np.float32)
+    suggested = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
+    suggested *= arrays.put(T.T, np.float32)[labels]
     suggested /= suggested.sum(axis=1, keepdims=True)
-    share = suggested.mean(axis=0, dtype=np.float64).astype(np.float32)
-    before = _VOTES_BEFORE * K * share + 1e-6
-    found, votes, counted = [linear], np.zeros((n, K), np.float32), 0
-    for most in SCALES:
-        if counted == neighbors.shape[1]:
-            break
-        for column in neighbors[:, counted:most].T:
+    share = suggested.mean(axis=0, dtype=xp.float64)
+    before = xp.asarray(_VOTES_BEFORE * K * share + 1e-6, dtype=xp.float32)
+    scales = sorted({min(most, neighbors.shape[1]) for most in SCALES})
+    result, counted = arrays.empty((1 + len(scales), K, n)), 0
+    result[0] = linear[order].T
+    votes = 0 * suggested
+    for number, most in enumerate(scales):
+        for column in arrays.put(neighbors[:, counted:most].T):
             votes += suggested[column]
-            counted += 1
-        found.append(np.log(votes + before))
-    result = np.stack([scores[held_out.order] for scores in found])
-    result -= result.mean(axis=2, keepdims=True)
+        counted = most
+        result[1 + number] = xp.log(votes + before)[order].T
+    result -= result.mean(axis=1, keepdims=True)
     return result
 
 
 class _Explained(NamedTuple):
     """What the model says of examples that have one label; (K, rows) but for `likely`."""
 
-    h: np.ndarray
+    h: Any
     """Chance of each clean class, given the features."""
-    ratios: np.ndarray
+    ratios: Any
     """(K, K) ``T[k, j] / T[k, k]``, of which the diagonal is 0."""
-    odds: np.ndarray
+    odds: Any
     """Factors on those of each label; of one column where there are none."""
-    total: np.ndarray
+    total: Any
     """Odds that the label is wrong, by class."""
-    right: np.ndarray
+    right: Any
     """Chance that it is right."""
-    posterior: np.ndarray
+    posterior: Any
     """Chance of each clean class, given the label too."""
-    weight: np.ndarray
+    weight: Any
     """The product of the last two."""
-    likely: np.ndarray
+    likely: Any
     """(rows,) chance of the label."""
 
-    def by_dependence(
-        self, label: int, rows: slice, dependence: _Dependence
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def by_dependence(self, label: int, rows: slice, dependence: _Dependence) -> tuple[Any, Any]:
         """(rows,) derivatives of the log-likelihood by b and by c."""
         wrong, likeness = 1 - self.posterior[label], dependence.likeness[:, rows]
         by_b = dependence.rank[rows] * (wrong - (self.weight * self.total).sum(axis=0))
@@ -400,14 +408,15 @@ class _CleanModel:
 
     def __init__(
         self,
-        scores: np.ndarray,
+        scores: Any,
         labels: np.ndarray,
         of_triples: np.ndarray,
         prior_labels: float = _PRIOR_LABELS[1],
+        arrays: Arrays = HOST,
     ) -> None:
         K, self.expected, self.prior_labels = len(of_triples), of_triples, prior_labels
+        self.arrays, self.scores = arrays, arrays.put(scores)
         # Labels are sorted, so that a block has one column of T.
-        self.scores = np.ascontiguousarray(scores.transpose(0, 2, 1))
         self.ends = np.searchsorted(labels, np.arange(K + 1))
         self.m, self.K, self.n = len(scores), K, len(labels)
         self.off = ~np.eye(K, dtype=bool)
@@ -423,9 +432,10 @@ class _CleanModel:
         return np.concatenate([slopes.ravel(), np.zeros(self.K), logit(ratios)])
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
+        most = max(_ROWS, _ROWS * self.arrays.larger // self.K)
         for label in range(self.K):
-            for first in range(self.ends[label], self.ends[label + 1], _ROWS):
-                yield label, slice(first, min(first + _ROWS, self.ends[label + 1]))
+            for first in range(self.ends[label], self.ends[label + 1], most):
+                yield label, slice(first, min(first + most, self.ends[label + 1]))
 
     def unpack(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ratios = np.zeros((self.K, self.K))
@@ -434,12 +444,13 @@ class _CleanModel:
         slopes = parameters[: self.n_slopes].reshape(self.m, self.K)
         return slopes, parameters[self.n_slopes : self.n_slopes + self.K], ratios
 
-    def clean(self, slopes: np.ndarray, intercepts: np.ndarray, rows: slice) -> np.ndarray:
+    def clean(self, slopes: np.ndarray, intercepts: np.ndarray, rows: slice) -> Any:
         """(K, rows) h."""
-        h = np.einsum("mk,mkn->kn", slopes.astype(np.float32), self.scores[:, :, rows])
-        h += intercepts[:, None].astype(np.float32)
-        h -= h.max(axis=0)
-        np.exp(h, out=h)
+        xp, put = self.arrays.xp, self.arrays.put
+        h = xp.einsum("mk,mkn->kn", put(slopes, np.float32), self.scores[:, :, rows])
+        h += put(intercepts, np.float32)[:, None]
+        h -= xp.amax(h, axis=0)
+        xp.exp(h, out=h)
         h /= h.sum(axis=0)
         h += _LEAST_CHANCE
         return h
@@ -455,16 +466,16 @@ class _CleanModel:
 
         By L-BFGS, in coordinates in which the likelihood curves about alike in all directions.
         """
-        threads = thread_count()
-        blocks = list(self.blocks())
+        blocks, get, pure = list(self.blocks()), self.arrays.get, sharpness > 0
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             slopes, _, ratios = self.unpack(parameters)
-            parts = pool.map(lambda block: self._sums(block, parameters, dependence), blocks)
-            values, *derivatives = (sum(values) for values in zip(*parts, strict=True))
-            by_slopes, by_intercepts, by_ratios, by_b, by_c = derivatives
+            of = partial(self._sums, parameters=parameters, dependence=dependence, pure=pure)
+            parts = shared(of, blocks)
+            sums = [get(sum(values)) for values in zip(*parts, strict=True)]
+            values, by_slopes, by_intercepts, by_ratios, *by_dependence = sums
             likelihood, overlap = values[0], _LEAST_OVERLAP + 1 - values[1] / self.n
-            weights = np.array([1, sharpness / overlap / self.n])
+            weights = np.array([1, sharpness / overlap / self.n])[: len(by_intercepts)]
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
@@ -478,13 +489,13 @@ class _CleanModel:
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
                 inner = 1 - (_bounded(parameters) / _MOST) ** 2
-                gradient.append(inner * [by_b, by_c])
+                gradient.append(inner * by_dependence)
             return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
 
         found, value = start, np.inf
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        with self.arrays.sharing() as shared:
             for most in steps:
-                curvature = self._curvature(found, dependence, pool)
+                curvature = self._curvature(found, dependence, shared)
                 found, value, taken = _search(objective, found, curvature, most)
                 if taken < most:
                     break
@@ -532,14 +543,15 @@ class _CleanModel:
 
     def log_likelihood(self, parameters: np.ndarray) -> float:
         """Of all labels, without penalties."""
+        xp = self.arrays.xp
         likely = (self._explain(block, parameters).likely for block in self.blocks())
-        return float(sum(np.log(chance).sum(dtype=np.float64) for chance in likely))
+        return float(sum(xp.log(chance).sum(dtype=xp.float64) for chance in likely))
 
     def _curvature(
         self,
         parameters: np.ndarray,
         dependence: _Dependence | None,
-        pool: ThreadPoolExecutor,
+        shared: Callable[..., Any],
     ) -> np.ndarray | None:
         """Lower triangular L, such that the objective's second derivatives are about L L'.
 
@@ -557,7 +569,7 @@ class _CleanModel:
         own[: self.n_slopes] = _OWN_PRECISION
         of_labels = self.prior_labels * T * (1 - T) * (1 - ratios) ** 2
         own[self.n_slopes + self.K : self.size] = of_labels[self.off]
-        information = self._information(parameters, dependence, _CURVATURE_OPERATIONS, pool)
+        information = self._information(parameters, dependence, _CURVATURE_OPERATIONS, shared)
         information = information * inner * inner[:, None] + np.diag(own)
         scale = np.sqrt(np.diag(information) + 1e-2)
         alike = information / scale / scale[:, None] + _DAMPING * np.eye(len(scale))
@@ -568,15 +580,16 @@ class _CleanModel:
         parameters: np.ndarray,
         dependence: _Dependence | None,
         operations: float,
-        pool: ThreadPoolExecutor | None = None,
+        shared: Callable[..., Any] = map,
     ) -> np.ndarray:
         """Sum over examples of the outer product of their log-likelihood's derivatives.
 
         By slopes, intercepts, ``r[k, j] = T[k, j] / T[k, k]`` instead of its logit, b and c.
         """
         every = 1 + int(self.n * len(parameters) ** 2 / operations)
+        xp, off = self.arrays.xp, self.arrays.put(self.off)
 
-        def product(block: tuple[int, slice]) -> np.ndarray:
+        def product(block: tuple[int, slice]) -> Any:
             label, rows = block
             rows = slice(rows.start, rows.stop, every)
             seen = self._explain((label, rows), parameters, dependence)
@@ -586,15 +599,15 @@ class _CleanModel:
             derivatives = [
                 (by_logits * self.scores[:, :, rows]).reshape(self.n_slopes, -1),
                 by_logits,
-                by_ratios[self.off],
+                by_ratios[off],
             ]
             if dependence is not None:
-                derivatives.append(np.stack(seen.by_dependence(label, rows, dependence)))
-            matrix = np.concatenate(derivatives)
+                derivatives.append(xp.stack(seen.by_dependence(label, rows, dependence)))
+            matrix = xp.concatenate(derivatives)
             return matrix @ matrix.T
 
-        parts = map(product, self.blocks()) if pool is None else pool.map(product, self.blocks())
-        return every * np.asarray(sum(parts), np.float64)
+        total = sum(shared(product, self.blocks()))
+        return every * self.arrays.get(total).astype(np.float64)
 
     def _explain(
         self,
@@ -605,9 +618,10 @@ class _CleanModel:
         """How the examples of a block have come by their label."""
         label, rows = block
         slopes, intercepts, ratios = self.unpack(parameters)
-        h, r = self.clean(slopes, intercepts, rows), ratios.astype(np.float32)
-        odds = np.ones((self.K, 1), np.float32)
-        if dependence is not None:
+        h, r = self.clean(slopes, intercepts, rows), self.arrays.put(ratios, np.float32)
+        if dependence is None:
+            odds = self.arrays.put(np.ones((self.K, 1), np.float32))
+        else:
             odds = dependence.odds(parameters, rows)
         total = r @ odds
         right = 1 / (1 + total)
@@ -623,49 +637,55 @@ class _CleanModel:
         block: tuple[int, slice],
         parameters: np.ndarray,
         dependence: _Dependence | None,
+        pure: bool,
     ) -> tuple:
         """Log-likelihood of a block and its purity, the derivatives of both by slopes, intercepts.
 
-        Then those of the likelihood: by ratios, times the ratios, by b and by c.
+        Then those of the likelihood: by ratios, times the ratios, by b and by c. Those of purity
+        are left out unless it is `pure` that classes are to be.
         """
         label, rows = block
+        xp = self.arrays.xp
         seen = self._explain(block, parameters, dependence)
-        by_ratios = np.zeros((self.K, self.K))
-        by_ratios[:, label] = seen.posterior.sum(axis=1, dtype=np.float64)
-        by_b = by_c = 0.0
+        own = seen.posterior.sum(axis=1, dtype=xp.float64)
+        by_dependence = []
         if dependence is None:
-            by_ratios -= seen.ratios * seen.weight.sum(axis=1, dtype=np.float64)[:, None]
+            by_ratios = -seen.ratios * seen.weight.sum(axis=1, dtype=xp.float64)[:, None]
         else:
-            by_ratios -= seen.ratios * (seen.weight @ seen.odds.T)
-            by_b, by_c = (float(d.sum()) for d in seen.by_dependence(label, rows, dependence))
+            by_ratios = -seen.ratios * xp.asarray(seen.weight @ seen.odds.T, dtype=xp.float64)
+            by_dependence = [
+                d.sum(dtype=xp.float64) for d in seen.by_dependence(label, rows, dependence)
+            ]
+        by_ratios[:, label] += own
         purity = (seen.h**2).sum(axis=0)
-        by_logits = seen.posterior - seen.h, 2 * seen.h * (seen.h - purity)
+        by_logits = [seen.posterior - seen.h, *([2 * seen.h * (seen.h - purity)] if pure else [])]
         scores = self.scores[:, :, rows]
-        by_slopes = np.stack([np.einsum("kn,mkn->mk", d, scores) for d in by_logits]).astype(float)
-        by_intercepts = np.stack([d.sum(axis=1, dtype=np.float64) for d in by_logits])
-        values = np.array([np.log(seen.likely).sum(dtype=float), purity.sum(dtype=float)])
-        return values, by_slopes, by_intercepts, by_ratios, by_b, by_c
+        by_slopes = xp.stack([xp.einsum("kn,mkn->mk", d, scores) for d in by_logits])
+        by_intercepts = xp.stack([d.sum(axis=1, dtype=xp.float64) for d in by_logits])
+        values = xp.stack([part.sum(dtype=xp.float64) for part in (xp.log(seen.likely), purity)])
+        by_slopes = xp.asarray(by_slopes, dtype=xp.float64)
+        return values, by_slopes, by_intercepts, by_ratios, *by_dependence
 
     def mean_transition(self, parameters: np.ndarray, dependence: _Dependence) -> np.ndarray:
         """(K, K) T on average over the examples of each class."""
-        slopes, intercepts, ratios = self.unpack(parameters)
+        xp, get = self.arrays.xp, self.arrays.get
         joint, mass = np.zeros((self.K, self.K)), np.zeros(self.K)
-        for _, rows in self.blocks():
-            h = self.clean(slopes, intercepts, rows)
-            odds = dependence.odds(parameters, rows)
-            joint += ratios * ((h / (1 + ratios @ odds)) @ odds.T)
-            mass += h.sum(axis=1, dtype=np.float64)
+        for block in self.blocks():
+            seen = self._explain(block, parameters, dependence)
+            joint += get(seen.ratios * ((seen.h * seen.right) @ seen.odds.T))
+            mass += get(seen.h.sum(axis=1, dtype=xp.float64))
         T = joint / mass[:, None]
         T[~self.off] = 1 - T.sum(axis=1)
         return T
 
-    def result(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """P(clean class) (N, K), T (K, K) and the class prior (K,)."""
-        clean, prior = np.empty((self.n, self.K), np.float32), np.zeros(self.K)
+    def result(self, parameters: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        """P(clean class) (K, N), T (K, K) and the class prior (K,)."""
+        arrays, prior = self.arrays, np.zeros(self.K)
+        clean = arrays.empty((self.K, self.n))
         for block in self.blocks():
             seen = self._explain(block, parameters)
-            clean[block[1]] = seen.h.T
-            prior += seen.posterior.sum(axis=1, dtype=np.float64)
+            clean[:, block[1]] = seen.h
+            prior += arrays.get(seen.posterior.sum(axis=1, dtype=arrays.xp.float64))
         return clean, self.transition(parameters), prior / self.n
 
     def transition(self, parameters: np.ndarray) -> np.ndarray:

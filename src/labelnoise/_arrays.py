@@ -1,0 +1,57 @@
+"""The same arithmetic by NumPy on the host and by PyTorch on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from labelnoise._blocks import thread_count
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Where arrays are, and how they get there."""
+
+    xp: Any = np
+    """NumPy or PyTorch: of both, only what they spell alike is used."""
+    device: Any = None
+    """That of PyTorch."""
+    larger: int = 1
+    """Times as large are blocks as the cache of a processor likes them."""
+    free: float = np.inf
+    """Bytes that may be used."""
+
+    def put(self, array: Any, dtype: Any = None) -> Any:
+        """An array, of here or of the host, contiguous and here."""
+        if self.device is None:
+            return np.ascontiguousarray(array, dtype)
+        if isinstance(array, np.ndarray):  # PyTorch knows none that cannot be written to
+            array = self.xp.from_numpy(np.require(array, dtype, ["C", "W"]))
+        return array.to(self.device).contiguous()
+
+    def get(self, array: Any) -> Any:
+        """An array of here, on the host."""
+        return array if self.device is None else array.cpu().numpy()
+
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        """An array of float32."""
+        options = {} if self.device is None else {"device": self.device}
+        return self.xp.empty(shape, dtype=self.xp.float32, **options)
+
+    @contextmanager
+    def sharing(self) -> Iterator[Callable[..., Any]]:
+        """A `map` whose calls several threads share; a GPU shares each of them by itself."""
+        if self.device is not None:
+            yield map
+            return
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
+            yield pool.map
+
+
+HOST = Arrays()
