@@ -30,8 +30,9 @@ from labelnoise.linear import HeldOut
 _FOLDS = 3
 _C = 0.03  # of the linear model, as in `noisy_posteriors`
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
-_VOTES_BEFORE = 0.1  # a vote for each class before neighbours are counted
-_SHARPNESS, _LEAST_OVERLAP = 20.0, 0.05  # a priori, overlap is as probable as 1 / its power
+_VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
+_CLEAREST = 0.05  # share of each class's examples
+_PURITY, _LEAST_OVERLAP = 60.0, 0.02  # a priori, their overlap is as probable as 1 / its power
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
@@ -274,8 +275,8 @@ def _refine_in_order(
     clean, of_features, prior = model.result(parameters)
     dependence = _Dependence.of(clean, arrays)
     # What overlap explains as well is no dependence, so here it is as large as it likes.
-    soft, value = model.fit(parameters, sharpness=0)
-    depending, gained = model.fit(np.append(soft, [0, 0]), dependence, sharpness=0)
+    soft, value = model.fit(parameters, pure=False)
+    depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
     step()
     by_prior = of_features - model.transition(soft)
     (b, c), evidence = _bounded(depending), gained - value
@@ -422,6 +423,8 @@ class _CleanModel:
         self.off = ~np.eye(K, dtype=bool)
         self.happens = self.off
         """(K, K) wrong labels whose ratio is estimated: of the others it is almost 0."""
+        self.clearest: Any = None
+        """(N,) 1 for the clearest examples, of which a prior says that they are of one class."""
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -460,13 +463,14 @@ class _CleanModel:
         start: np.ndarray,
         dependence: _Dependence | None = None,
         steps: tuple[int, ...] = _STEPS,
-        sharpness: float = _SHARPNESS,
+        pure: bool = True,
     ) -> tuple[np.ndarray, float]:
         """Parameters of the largest penalised log-likelihood, and that.
 
-        By L-BFGS, in coordinates in which the likelihood curves about alike in all directions.
+        By L-BFGS, in coordinates in which the likelihood curves about alike in all directions. Not
+        `pure`: without the prior that the clearest examples are.
         """
-        blocks, get, pure = list(self.blocks()), self.arrays.get, sharpness > 0
+        blocks, get = list(self.blocks()), self.arrays.get
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             slopes, _, ratios = self.unpack(parameters)
@@ -474,15 +478,17 @@ class _CleanModel:
             parts = shared(of, blocks)
             sums = [get(sum(values)) for values in zip(*parts, strict=True)]
             values, by_slopes, by_intercepts, by_ratios, *by_dependence = sums
-            likelihood, overlap = values[0], _LEAST_OVERLAP + 1 - values[1] / self.n
-            weights = np.array([1, sharpness / overlap / self.n])[: len(by_intercepts)]
+            likelihood, weights, penalty = values[0], np.ones(len(values)), 0.0
+            if pure:
+                overlap = _LEAST_OVERLAP + 1 - values[1] / values[2]
+                weights = np.array([1, _PURITY / overlap / values[2]])
+                penalty = _PURITY * np.log(overlap)
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
-            penalty = (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
+            penalty += (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
             by_slopes = by_slopes - _COMMON_PRECISION * common / self.K - _OWN_PRECISION * own
             T = _transition(ratios)
-            penalty += sharpness * np.log(overlap)
             penalty -= self.prior_labels * (self.expected * np.log(T + 1e-12)).sum()
             by_ratios += self.prior_labels * (self.expected - T)
             by_logits = (by_ratios * (1 - ratios) * self.happens)[self.off]
@@ -506,8 +512,10 @@ class _CleanModel:
 
         Open is what chance does to T, beside how far T is from that of the triples.
         """
+        self.watch(starts[0])
         fits = [self.fit(start, steps=_FIRST_STEPS) for start in starts]
         best = max(fits, key=lambda fit: fit[1])[0]
+        self.watch(best)
         if self.size > _MOST_INTERVAL_PARAMETERS:
             return self.fit(best)[0]
         least, _, most = _PRIOR_LABELS
@@ -516,6 +524,17 @@ class _CleanModel:
         # Rounded, as the draws' last digits depend on the number of threads.
         self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
         return self.fit(best)[0]
+
+    def watch(self, parameters: np.ndarray) -> None:
+        """Find the clearest examples of each class."""
+        arrays, clean = self.arrays, self.result(parameters)[0]
+        clear = arrays.get(arrays.xp.amax(clean, axis=0))
+        likely = arrays.get(clean.argmax(axis=0))
+        least = [
+            np.quantile(clear[likely == k], 1 - _CLEAREST) if (likely == k).any() else 1
+            for k in range(self.K)
+        ]
+        self.clearest = arrays.put(clear >= np.array(least)[likely], np.float32)
 
     def fit_sparse(self, parameters: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         """Fit with few wrong labels that happen, if most are such and it explains all as well.
@@ -639,10 +658,10 @@ class _CleanModel:
         dependence: _Dependence | None,
         pure: bool,
     ) -> tuple:
-        """Log-likelihood of a block and its purity, the derivatives of both by slopes, intercepts.
+        """Log-likelihood of a block, its derivatives by slopes and intercepts; if `pure`, likewise
+        those of the purity of its clearest examples, whose number is the third of the values.
 
-        Then those of the likelihood: by ratios, times the ratios, by b and by c. Those of purity
-        are left out unless it is `pure` that classes are to be.
+        Then the likelihood's by ratios, times the ratios, by b and by c.
         """
         label, rows = block
         xp = self.arrays.xp
@@ -657,12 +676,15 @@ class _CleanModel:
                 d.sum(dtype=xp.float64) for d in seen.by_dependence(label, rows, dependence)
             ]
         by_ratios[:, label] += own
-        purity = (seen.h**2).sum(axis=0)
-        by_logits = [seen.posterior - seen.h, *([2 * seen.h * (seen.h - purity)] if pure else [])]
+        by_logits, values = [seen.posterior - seen.h], [xp.log(seen.likely)]
+        if pure:
+            clearest, purity = self.clearest[rows], (seen.h**2).sum(axis=0)
+            by_logits.append(2 * clearest * seen.h * (seen.h - purity))
+            values += [clearest * purity, clearest]
         scores = self.scores[:, :, rows]
         by_slopes = xp.stack([xp.einsum("kn,mkn->mk", d, scores) for d in by_logits])
         by_intercepts = xp.stack([d.sum(axis=1, dtype=xp.float64) for d in by_logits])
-        values = xp.stack([part.sum(dtype=xp.float64) for part in (xp.log(seen.likely), purity)])
+        values = xp.stack([part.sum(dtype=xp.float64) for part in values])
         by_slopes = xp.asarray(by_slopes, dtype=xp.float64)
         return values, by_slopes, by_intercepts, by_ratios, *by_dependence
 
