@@ -160,6 +160,7 @@ def test_derivatives(rng):
     model = _CleanModel(scores, labels, symmetric_matrix(3, 0.2))
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
     dependence = _Dependence.of(rng.dirichlet(np.ones(3), n).T)
+    model.watch(start)
     seen = {}
 
     def remember(objective, x0, *_):

@@ -32,7 +32,8 @@ _C = 0.03  # of the linear model, as in `noisy_posteriors`
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _CLEAREST = 0.05  # share of each class's examples
-_PURITY, _LEAST_OVERLAP = 60.0, 0.02  # a priori, their overlap is as probable as 1 / its power
+# A priori, overlap is as probable as 1 / its power: that of all examples, and of the clearest.
+_PURITY, _LEAST_OVERLAP = np.array([10.0, 50.0]), np.array([0.05, 0.01])
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
@@ -45,6 +46,7 @@ _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence coun
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
 _SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
+_SHARE_OF_CLEAR = 0.1  # where it falls
 _SHARE_OF_ALIKE = 0.75  # where wrong labels are of classes that an example resembles
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
@@ -200,16 +202,17 @@ def refine(
     and its label suggest. The model of the clean class is a softmax of these scores, weighted by a
     slope for each, and class; slopes and T together maximise the likelihood of the labels. No
     score of an example has seen its own label. With the T that is found, all this is done again.
-    What the labels leave open, a prior decides: classes overlap little, and some more labels of
-    each class are as the triples' T would have them, 1 to 20, the more the wider T's intervals
-    are. If most wrong labels are in few entries of T, and the others may as well be 0, they are.
+    What the labels leave open, a prior decides: the clearest twentieth of each class's examples is
+    of that class, and some more labels of each class are as the triples' T would have them, 1 to
+    20, the more the wider T's intervals are. If most wrong labels are in few entries of T, and the
+    others may as well be 0, they are.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
     the likelihood says that b and c are not 0, T is the mean of this model's over the examples. As
     the form of the model alone tells such noise from overlap, it still finds too little of it, and
-    the triples' T gets a share: a quarter for b > 0, up to three quarters for large c, and for
-    b < 0 the more the smaller b is.
+    the triples' T gets a share: a quarter for b > 0, a tenth for b < 0, and up to three quarters
+    for large c.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -274,7 +277,7 @@ def _refine_in_order(
     step()
     clean, of_features, prior = model.result(parameters)
     dependence = _Dependence.of(clean, arrays)
-    # What overlap explains as well is no dependence, so here it is as large as it likes.
+    # What overlap explains as well is no dependence: here the clearest may overlap, too.
     soft, value = model.fit(parameters, pure=False)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
     step()
@@ -293,8 +296,7 @@ def _refine_in_order(
         _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
-    share = max(by_b * float(_SHARE_OF_HARD if b > 0 else -b / 2), by_c * _SHARE_OF_ALIKE)
-    share = min(share, 1.0)
+    share = max(by_b * (_SHARE_OF_HARD if b > 0 else _SHARE_OF_CLEAR), by_c * _SHARE_OF_ALIKE)
     draws = None
     if few:
         # Around the T that was taken; what the prior of overlap does to it is one standard error.
@@ -424,7 +426,7 @@ class _CleanModel:
         self.happens = self.off
         """(K, K) wrong labels whose ratio is estimated: of the others it is almost 0."""
         self.clearest: Any = None
-        """(N,) 1 for the clearest examples, of which a prior says that they are of one class."""
+        """(K, N) 1 for the clearest examples of a class, of which a prior says that they are."""
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -480,9 +482,10 @@ class _CleanModel:
             values, by_slopes, by_intercepts, by_ratios, *by_dependence = sums
             likelihood, weights, penalty = values[0], np.ones(len(values)), 0.0
             if pure:
-                overlap = _LEAST_OVERLAP + 1 - values[1] / values[2]
-                weights = np.array([1, _PURITY / overlap / values[2]])
-                penalty = _PURITY * np.log(overlap)
+                purity, counted = values[1:3], np.array([self.n, values[3]])
+                overlap = _LEAST_OVERLAP + 1 - purity / counted
+                weights = np.append(1, _PURITY / overlap / counted)
+                penalty = _PURITY @ np.log(overlap)
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
@@ -526,15 +529,15 @@ class _CleanModel:
         return self.fit(best)[0]
 
     def watch(self, parameters: np.ndarray) -> None:
-        """Find the clearest examples of each class."""
+        """Find the clearest examples of each class, as many as its labels have a share in all."""
         arrays, clean = self.arrays, self.result(parameters)[0]
-        clear = arrays.get(arrays.xp.amax(clean, axis=0))
-        likely = arrays.get(clean.argmax(axis=0))
+        shares = np.diff(self.ends) / self.n
         least = [
-            np.quantile(clear[likely == k], 1 - _CLEAREST) if (likely == k).any() else 1
-            for k in range(self.K)
+            float(arrays.xp.quantile(of_class, 1 - _CLEAREST * share))
+            for of_class, share in zip(clean, shares, strict=True)
         ]
-        self.clearest = arrays.put(clear >= np.array(least)[likely], np.float32)
+        self.clearest = arrays.empty((self.K, self.n))
+        self.clearest[:] = clean >= arrays.put(np.array(least, np.float32))[:, None]
 
     def fit_sparse(self, parameters: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         """Fit with few wrong labels that happen, if most are such and it explains all as well.
@@ -658,10 +661,11 @@ class _CleanModel:
         dependence: _Dependence | None,
         pure: bool,
     ) -> tuple:
-        """Log-likelihood of a block, its derivatives by slopes and intercepts; if `pure`, likewise
-        those of the purity of its clearest examples, whose number is the third of the values.
+        """Sums over a block: its log-likelihood and its derivatives by slopes and intercepts.
 
-        Then the likelihood's by ratios, times the ratios, by b and by c.
+        If `pure`, also the purity of all its examples, the chance that the clearest are of their
+        class, and the derivatives of both; and how many the clearest are. Then the likelihood's by
+        ratios, times the ratios, by b and by c.
         """
         label, rows = block
         xp = self.arrays.xp
@@ -678,9 +682,10 @@ class _CleanModel:
         by_ratios[:, label] += own
         by_logits, values = [seen.posterior - seen.h], [xp.log(seen.likely)]
         if pure:
-            clearest, purity = self.clearest[rows], (seen.h**2).sum(axis=0)
-            by_logits.append(2 * clearest * seen.h * (seen.h - purity))
-            values += [clearest * purity, clearest]
+            clearest, purity = self.clearest[:, rows], (seen.h**2).sum(axis=0)
+            surely = seen.h * clearest
+            by_logits += [2 * seen.h * (seen.h - purity), surely - seen.h * surely.sum(axis=0)]
+            values += [purity, surely, clearest]
         scores = self.scores[:, :, rows]
         by_slopes = xp.stack([xp.einsum("kn,mkn->mk", d, scores) for d in by_logits])
         by_intercepts = xp.stack([d.sum(axis=1, dtype=xp.float64) for d in by_logits])
