@@ -143,7 +143,11 @@ def _full_accumulation() -> Iterator[None]:
 
 
 def _free_bytes(device: torch.device) -> float:
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else float("inf")
+    """What is free, and what PyTorch keeps for arrays to come."""
+    if device.type == "cpu":
+        return float("inf")
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def _round_up(number: int, step: int) -> int:

@@ -28,7 +28,8 @@ from labelnoise.intervals import ConfidenceInterval
 from labelnoise.linear import HeldOut
 
 _FOLDS = 3
-_C = 0.03  # of the linear model, as in `noisy_posteriors`
+_C = (0.03, 1.0)  # of the linear model, with so many labels of a class
+_LABELS = (2000, 5000)
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _CLEAREST = 0.05  # share of each class's examples
@@ -263,7 +264,8 @@ def _refine_in_order(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    held_out = HeldOut(X, labels, _C, fold % _FOLDS, order, arrays)
+    C = float(np.exp(np.interp(len(labels) / K, _LABELS, np.log(_C))))
+    held_out = HeldOut(X, labels, C, fold % _FOLDS, order, arrays)
     prepare = partial(_scores, held_out, neighbors, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
     start = prepare(T)[:, :, ::every]
