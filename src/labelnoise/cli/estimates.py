@@ -81,7 +81,7 @@ def estimate(
         Search, Option(help="How neighbours are found; auto: exactly if it takes minutes.")
     ] = Search.AUTO,
     device: Annotated[
-        str, Option(help="Where neighbours are searched: cpu, cuda, or auto, a GPU if it pays.")
+        str, Option(help="Where the work is done: cpu, cuda, or auto, a GPU if it pays.")
     ] = "auto",
     check: Annotated[
         bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
