@@ -1,10 +1,10 @@
-"""How fast the exact nearest neighbours are on a GPU, and how many of them are the true ones.
+"""How fast the exact nearest neighbours and T are on a GPU, and whether they are the true ones.
 
     python benchmarks/gpu.py    # about five minutes on an H200
 
 The features are made on the GPU. Beside ours stand the plain way (products in half precision,
-`torch.topk` of each block of rows) and its products alone. The last results are in
-benchmarks/results/gpu.md.
+`torch.topk` of each block of rows) and its products alone. Then all of `HOC`, from features on the
+host, on the GPU and on the CPU. The last results are in benchmarks/results/gpu.md.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Arrays:
     """Bytes that may be used."""
 
     def put(self, array: Any, dtype: Any = None) -> Any:
-        """An array, of here or of the host, contiguous and here."""
+        """An array of the host, of this type, or one of here: contiguous and here."""
         if self.device is None:
             return np.ascontiguousarray(array, dtype)
         if isinstance(array, np.ndarray):  # PyTorch knows none that cannot be written to
@@ -43,6 +43,20 @@ class Arrays:
         """An array of float32."""
         options = {} if self.device is None else {"device": self.device}
         return self.xp.empty(shape, dtype=self.xp.float32, **options)
+
+    @contextmanager
+    def in_full(self) -> Iterator[None]:
+        """Have products of float32 done in float32, whatever PyTorch was told to do."""
+        if self.device is None:
+            yield
+            return
+        precision = self.xp.get_float32_matmul_precision()
+        self.xp.set_float32_matmul_precision("highest")
+        try:
+            with self.xp.no_grad(), self.xp.autocast(self.device.type, enabled=False):
+                yield
+        finally:
+            self.xp.set_float32_matmul_precision(precision)
 
     @contextmanager
     def sharing(self) -> Iterator[Callable[..., Any]]:

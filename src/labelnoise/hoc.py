@@ -95,7 +95,7 @@ class HOC(Estimator):
     device : {"auto", "cpu", "cuda"} or "cuda:1", default="auto"
         Where neighbours are searched for exactly, and T is refined; on the CPU with `sources`.
         "auto" takes a GPU that PyTorch can use if the search would take more than ten seconds
-        without. The neighbours are the same, and T but for rounding.
+        without. The neighbours are the same, and T but for what rounding does to a search.
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.

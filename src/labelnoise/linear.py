@@ -35,7 +35,7 @@ _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
 _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
 _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
-_MOST_TRAINED, _MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
+_MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
 _SHARES, _SHARE_ROWS = 8, (1024, 8192)  # that threads work on: so many, within these bounds
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
 
@@ -200,7 +200,7 @@ class HeldOut:
 
     `fold` (N,) has numbers from 0 on; `order` (N,) is that in which examples are trained on, as
     rounding depends on it. X may be on disk: a model is trained on at most 200,000 rows, and a
-    gigabyte. A GPU holds all of it if that takes no more than half of what is free there.
+    gigabyte. A GPU holds all of it if there is room.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class HeldOut:
         self.mean = arrays.put(np.round(mean / scale, 6) * scale)
         self.scale = arrays.put(scale)
         self.held = None
-        if arrays is not HOST and 4 * X.size < arrays.free / 2:
+        if arrays is not HOST and 4 * X.size < arrays.free:
             held = arrays.empty(X.shape)
             for rows in row_blocks(*X.shape):
                 held[rows] = self._rows(rows)
@@ -235,7 +235,7 @@ class HeldOut:
         result = arrays.empty((len(self.X), len(T)))
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, _MOST_VALUES // d))]
+            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d))]
             options = {"arrays": arrays, "maxiter": 100, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
             weights = arrays.put(found.astype(np.float32))
@@ -252,8 +252,7 @@ class HeldOut:
         """Standardised."""
         if self.held is not None:
             return self.held[rows]
-        exact = np.float32 if np.can_cast(self.X.dtype, np.float32) else np.float64
-        x = self.arrays.put(self.X[rows].astype(exact, copy=isinstance(rows, slice)))
+        x = self.arrays.put(_exact(self.X[rows], copy=isinstance(rows, slice)))
         x -= self.mean
         x /= self.scale
         return self.arrays.xp.asarray(x, dtype=self.arrays.xp.float32)
@@ -264,7 +263,7 @@ def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.n
     first, n = np.asarray(X[0], np.float64), len(X)
     shift, total, square = (arrays.put(values) for values in (first, 0 * first, 0 * first))
     for rows in row_blocks(*X.shape):
-        x = arrays.put(X[rows], np.float64) - shift
+        x = arrays.xp.asarray(arrays.put(_exact(X[rows])), dtype=arrays.xp.float64) - shift
         total += x.sum(axis=0)
         x *= x
         square += x.sum(axis=0)
@@ -273,6 +272,12 @@ def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.n
     mean, rounding = first + mean, n * np.finfo(np.float64).eps
     alike = variance <= rounding * variance + (rounding * mean) ** 2
     return mean, np.sqrt(np.where(alike, 1, variance))
+
+
+def _exact(X: np.ndarray, copy: bool = False) -> np.ndarray:
+    """Doubles stay doubles, as float32 would leave little of them beside a large mean."""
+    kind = np.float32 if np.can_cast(X.dtype, np.float32) else np.float64
+    return X.astype(kind, copy=copy)
 
 
 class TransitionLayer(NamedTuple):

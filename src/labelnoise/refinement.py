@@ -25,7 +25,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import HeldOut
+from labelnoise.linear import MOST_VALUES, HeldOut
 
 _FOLDS = 3
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
@@ -203,10 +203,10 @@ def refine(
     and its label suggest. The model of the clean class is a softmax of these scores, weighted by a
     slope for each, and class; slopes and T together maximise the likelihood of the labels. No
     score of an example has seen its own label. With the T that is found, all this is done again.
-    What the labels leave open, a prior decides: the clearest twentieth of each class's examples is
-    of that class, and some more labels of each class are as the triples' T would have them, 1 to
-    20, the more the wider T's intervals are. If most wrong labels are in few entries of T, and the
-    others may as well be 0, they are.
+    What the labels leave open, a prior decides: classes overlap little, the clearest twentieth of
+    each class's examples is of that class, and some more labels of each class are as the triples'
+    T would have them, 1 to 20, the more the wider T's intervals are. If most wrong labels are in
+    few entries of T, and the others may as well be 0, they are.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
@@ -224,17 +224,20 @@ def refine(
     number = np.argsort(classes)
     # Rounded, as a search magnifies what classes in another order change in the last digits.
     T = np.round(of_triples[np.ix_(classes, classes)], _DIGITS)
-    found = _refine_in_order(
-        X,
-        number[labels],
-        neighbors,
-        T / T.sum(axis=1, keepdims=True),
-        prior_of_triples[classes],
-        np.concatenate([by_class[k] for k in classes]),
-        sources,
-        progress,
-        arrays if _COPIES * 4 * len(X) * len(T) < arrays.free else HOST,
-    )
+    needed = 4 * (_COPIES * len(X) * len(T) + 3 * min(X.size, MOST_VALUES))
+    arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
+    with arrays.in_full():
+        found = _refine_in_order(
+            X,
+            number[labels],
+            neighbors,
+            T / T.sum(axis=1, keepdims=True),
+            prior_of_triples[classes],
+            np.concatenate([by_class[k] for k in classes]),
+            sources,
+            progress,
+            arrays,
+        )
     return replace(found.reordered(number), of_triples=of_triples)
 
 
@@ -264,12 +267,12 @@ def _refine_in_order(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    C = float(np.exp(np.interp(len(labels) / K, _LABELS, np.log(_C))))
+    C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / K, _LABELS, np.log(_C))))
     held_out = HeldOut(X, labels, C, fold % _FOLDS, order, arrays)
     prepare = partial(_scores, held_out, neighbors, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
-    start = prepare(T)[:, :, ::every]
-    model = _CleanModel(start, labels[order[::every]], of_triples, arrays=arrays)
+    some = labels[order[::every]]
+    model = _CleanModel(prepare(T)[:, :, ::every], some, of_triples, arrays=arrays)
     # In another optimum a class may stand for a part of the next: the likelihood tells.
     parameters = model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
     step()
@@ -279,7 +282,7 @@ def _refine_in_order(
     step()
     clean, of_features, prior = model.result(parameters)
     dependence = _Dependence.of(clean, arrays)
-    # What overlap explains as well is no dependence: here the clearest may overlap, too.
+    # What overlap explains as well is no dependence, so here it is as large as it likes.
     soft, value = model.fit(parameters, pure=False)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
     step()
@@ -429,6 +432,7 @@ class _CleanModel:
         """(K, K) wrong labels whose ratio is estimated: of the others it is almost 0."""
         self.clearest: Any = None
         """(K, N) 1 for the clearest examples of a class, of which a prior says that they are."""
+        self.n_clearest = 0.0
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -472,7 +476,7 @@ class _CleanModel:
         """Parameters of the largest penalised log-likelihood, and that.
 
         By L-BFGS, in coordinates in which the likelihood curves about alike in all directions. Not
-        `pure`: without the prior that the clearest examples are.
+        `pure`: without the prior that examples, and the clearest above all, are of one class.
         """
         blocks, get = list(self.blocks()), self.arrays.get
 
@@ -484,8 +488,8 @@ class _CleanModel:
             values, by_slopes, by_intercepts, by_ratios, *by_dependence = sums
             likelihood, weights, penalty = values[0], np.ones(len(values)), 0.0
             if pure:
-                purity, counted = values[1:3], np.array([self.n, values[3]])
-                overlap = _LEAST_OVERLAP + 1 - purity / counted
+                counted = np.array([self.n, self.n_clearest])
+                overlap = _LEAST_OVERLAP + 1 - values[1:] / counted
                 weights = np.append(1, _PURITY / overlap / counted)
                 penalty = _PURITY @ np.log(overlap)
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
@@ -531,15 +535,16 @@ class _CleanModel:
         return self.fit(best)[0]
 
     def watch(self, parameters: np.ndarray) -> None:
-        """Find the clearest examples of each class, as many as its labels have a share in all."""
+        """Find the clearest twentieth of each class's examples, and all that are as clear."""
         arrays, clean = self.arrays, self.result(parameters)[0]
-        shares = np.diff(self.ends) / self.n
+        shares, every = np.diff(self.ends) / self.n, 1 + self.n // _ENOUGH
         least = [
-            float(arrays.xp.quantile(of_class, 1 - _CLEAREST * share))
-            for of_class, share in zip(clean, shares, strict=True)
+            float(arrays.xp.quantile(chance[::every], 1 - _CLEAREST * share))
+            for chance, share in zip(clean, shares, strict=True)
         ]
         self.clearest = arrays.empty((self.K, self.n))
         self.clearest[:] = clean >= arrays.put(np.array(least, np.float32))[:, None]
+        self.n_clearest = float(self.clearest.sum(dtype=arrays.xp.float64))
 
     def fit_sparse(self, parameters: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         """Fit with few wrong labels that happen, if most are such and it explains all as well.
@@ -666,8 +671,8 @@ class _CleanModel:
         """Sums over a block: its log-likelihood and its derivatives by slopes and intercepts.
 
         If `pure`, also the purity of all its examples, the chance that the clearest are of their
-        class, and the derivatives of both; and how many the clearest are. Then the likelihood's by
-        ratios, times the ratios, by b and by c.
+        class, and the derivatives of both. Then the likelihood's by ratios, times the ratios, by b
+        and by c.
         """
         label, rows = block
         xp = self.arrays.xp
@@ -684,10 +689,9 @@ class _CleanModel:
         by_ratios[:, label] += own
         by_logits, values = [seen.posterior - seen.h], [xp.log(seen.likely)]
         if pure:
-            clearest, purity = self.clearest[:, rows], (seen.h**2).sum(axis=0)
-            surely = seen.h * clearest
+            purity, surely = (seen.h**2).sum(axis=0), seen.h * self.clearest[:, rows]
             by_logits += [2 * seen.h * (seen.h - purity), surely - seen.h * surely.sum(axis=0)]
-            values += [purity, surely, clearest]
+            values += [purity, surely]
         scores = self.scores[:, :, rows]
         by_slopes = xp.stack([xp.einsum("kn,mkn->mk", d, scores) for d in by_logits])
         by_intercepts = xp.stack([d.sum(axis=1, dtype=xp.float64) for d in by_logits])
