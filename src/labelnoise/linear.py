@@ -275,9 +275,8 @@ def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.n
 
 
 def _exact(X: np.ndarray, copy: bool = False) -> np.ndarray:
-    """Doubles stay doubles, as float32 would leave little of them beside a large mean."""
-    kind = np.float32 if np.can_cast(X.dtype, np.float32) else np.float64
-    return X.astype(kind, copy=copy)
+    """As doubles, unless in float32 already, which would leave little beside a large mean."""
+    return X.astype(np.float32 if X.dtype == np.float32 else np.float64, copy=copy)
 
 
 class TransitionLayer(NamedTuple):
@@ -365,8 +364,7 @@ def _standardised(
 
 def _scaled(scaler: StandardScaler, X: np.ndarray) -> np.ndarray:
     """In float32, but centred before: a large mean would leave little of the rest."""
-    exact = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
-    return np.asarray(scaler.transform(exact), np.float32)
+    return np.asarray(scaler.transform(_exact(X)), np.float32)
 
 
 def _fit_softmax(
