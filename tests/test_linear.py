@@ -12,8 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
 
-from labelnoise import LabelNoiseError, LabelNoiseWarning, linear, transition_error
-from labelnoise.linear import ForwardClassifier, fit_transition_layer, noisy_posteriors
+from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, linear, transition_error
+from labelnoise.linear import ForwardClassifier, HeldOut, fit_transition_layer, noisy_posteriors
 from labelnoise.noise import pair_flip, symmetric
 from tests.conftest import clusters, pair_matrix, symmetric_matrix
 
@@ -49,6 +49,21 @@ def test_without_noise_it_is_logistic_regression(data, K):
     ours = ForwardClassifier(transition_matrix=np.eye(K), C=0.5).fit(X, clean)
     theirs = LogisticRegression(C=0.5, tol=1e-8).fit(X, clean)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-3)
+
+
+def test_features_on_the_host_are_not_copied_whole(monkeypatch):
+    """They may be on disk, and larger than memory."""
+    seen = []
+
+    class Watched(HeldOut):
+        def scores(self, *args):
+            seen.append(self)
+            return super().scores(*args)
+
+    monkeypatch.setattr("labelnoise.refinement.HeldOut", Watched)
+    HOC().fit(*clusters(3, 300, seed=0))
+    assert seen
+    assert all(model.held is None for model in seen)
 
 
 def test_minimises_the_forward_loss_as_on_paper(data):

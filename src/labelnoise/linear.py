@@ -220,7 +220,7 @@ class HeldOut:
         self.mean = arrays.put(np.round(mean / scale, 6) * scale)
         self.scale = arrays.put(scale)
         self.held = None
-        if arrays is not HOST and 4 * X.size < arrays.free:
+        if arrays.device is not None and 4 * X.size < arrays.free:
             held = arrays.empty(X.shape)
             for rows in row_blocks(*X.shape):
                 held[rows] = self._rows(rows)
@@ -404,7 +404,7 @@ def _minimise(
     count = -(-n // (arrays.larger * int(np.clip(n // _SHARES, *_SHARE_ROWS))))
     shares = [slice(i * n // count, (i + 1) * n // count) for i in range(count)]
     # Doubles stay doubles.
-    dtype = X.dtype if arrays is HOST else np.float32
+    dtype = X.dtype if arrays.device is None else np.float32
 
     def forward_loss(
         weights: np.ndarray, T: np.ndarray, joint: bool = True
