@@ -75,22 +75,27 @@ def test_features_need_not_be_linear():
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
-def test_noise_on_hard_examples_is_said(overlapping):
-    """The harder the class is to tell, the more labels are wrong: T is between two estimates."""
+@pytest.mark.parametrize("next_class", [0.9, 1 / 3], ids=["of some classes", "of any"])
+def test_noise_on_hard_examples_is_said(overlapping, next_class):
+    """The harder the class is to tell, the more labels are wrong: T is between two estimates.
+
+    If wrong labels are of any class alike, they do not look right, and are found.
+    """
     X, y = overlapping
     centres = np.stack([X[y == k].mean(axis=0) for k in range(K)])
     clear = softmax(-((X[:, None] - centres) ** 2).sum(axis=2) / 2, axis=1).max(axis=1)
     rank = np.argsort(np.argsort(-clear)) / len(y) - 0.5
     rng = np.random.default_rng(1)
     wrong = rng.random(len(y)) < expit(logit(0.3) + 2.5 * rank)
-    labels = np.where(wrong, (y + rng.integers(1, K, len(y))) % K, y)
+    others = [next_class, *[(1 - next_class) / (K - 2)] * (K - 2)]
+    labels = np.where(wrong, (y + 1 + rng.choice(K - 1, len(y), p=others)) % K, y)
     est = HOC().fit(X, labels)
     assert "where the class is hard to tell" in est.diagnostics_["refined"].sentence
     assert est._refinement.dependence == pytest.approx(2.5, abs=0.5)
     T = true_transition_matrix(y, labels, K)
-    assert transition_error(est.transition_matrix_, T) < 0.1
+    assert transition_error(est.transition_matrix_, T) < 0.15
     share = est.diagnostics_["refined"].value
-    assert share == 0.25
+    assert (0 < share < 0.75) if next_class == 0.9 else share == 0
     np.testing.assert_allclose(
         est.transition_matrix_,
         (1 - share) * est._refinement.of_features + share * est.triples_transition_matrix_,
@@ -161,6 +166,8 @@ def test_derivatives(rng):
     start = np.append(model.start(symmetric_matrix(3, 0.3)), [0.4, 0.2])
     dependence = _Dependence.of(rng.dirichlet(np.ones(3), n).T)
     model.watch(start)
+    model.alike = 5.0, 3.0
+    start[model.n_slopes + model.K] += 1  # wrong labels that are not alike
     seen = {}
 
     def remember(objective, x0, *_):

@@ -57,7 +57,9 @@ LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
 _BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much, or
+_SURELY = 3.0  # by so many standard errors; or
 _AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
+_WIDTH = 3.92  # of an interval of level .95, in standard errors
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
@@ -492,17 +494,17 @@ class HOC(Estimator):
 
             arrays = arrays_on(device)
         T, p = self.transition_matrix_, self.class_prior_
-        # The model has the maxima on the diagonal: it gets a T like that to begin with, and is not
-        # believed where it, too, would have one elsewhere.
-        off = T.max(axis=1) - np.diag(T)
-        T = T + np.diag(off)
-        T /= T.sum(axis=1, keepdims=True)
+        variance = self._variance_of_triples()
         found = refine(
-            X, labels, neighbors, T, p, sources=sources, progress=progress, arrays=arrays
+            X, labels, neighbors, T, p, variance, sources=sources, progress=progress, arrays=arrays
         )
-        refined = found.of_features
+        # The model has the maxima of rows on the diagonal, and is not believed where it would have
+        # one elsewhere and the triples do have.
+        refined, highest = found.of_features, T.argmax(axis=1)
+        by_chance = _SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
         elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
-        if (elsewhere & (off > _BY_CHANCE)).any():
+        elsewhere &= T.max(axis=1) - np.diag(T) > np.maximum(_BY_CHANCE, by_chance)
+        if elsewhere.any():
             return
         self._refinement = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
@@ -511,6 +513,18 @@ class HOC(Estimator):
         anew = {finding.name: finding for finding in of_matrix}
         findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
+
+    def _variance_of_triples(self) -> np.ndarray:
+        """(K, K) of T by chance, about; for very many classes it is not known, and 0."""
+        T, p = self.transition_matrix_, self.class_prior_
+        if len(T) > _LARGEST_QUICK:
+            return np.zeros_like(T)
+        try:
+            ends = confidence_interval(self.consensus_, T, p).transition_matrix
+        except LabelNoiseError:  # triples do not tell the rows apart
+            return np.full_like(T, np.inf)
+        variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2
+        return variance
 
     def _of_triples(self) -> tuple[np.ndarray, np.ndarray]:
         """T and p that explain the triples."""
@@ -573,7 +587,7 @@ class HOC(Estimator):
                 f"Expected method='sandwich' for a refined T, but method = {method!r}: use "
                 f"refine=False"
             )
-        if refined is not None and refined.share == 0:
+        if refined is not None and not refined.depends:
             return refined.interval(level)
         interval = confidence_interval(
             self.consensus_,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import eigh, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import rankdata
@@ -27,7 +27,7 @@ from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.linear import MOST_VALUES, HeldOut
 
-_FOLDS = 3
+_FOLDS, _FEW = (5, 3), 25_000  # of fewer examples than this, and of more
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
@@ -46,9 +46,11 @@ _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
-_SHARE_OF_HARD = 0.25  # of the triples' T, where noise grows with difficulty
-_SHARE_OF_CLEAR = 0.1  # where it falls
-_SHARE_OF_ALIKE = 0.75  # where wrong labels are of classes that an example resembles
+# Wrong labels that are not found where noise depends on the example, as a share of those that are:
+_MISSED = (0.06, 0.4)  # at least, and times b
+_MOST_SHARE = 0.75  # of the triples' T
+_RESEMBLING = (30.0, 150.0)  # none, if wrong labels are as alike as so many labels of a class say
+_BY_CHANCE = 4.0  # it gets none if its distance is within twice its standard error
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
@@ -66,6 +68,7 @@ _COST = 1.0  # most log-likelihood for each entry that is 0, as in Akaike's crit
 _DIGITS = 4  # of the T that a search starts from
 _MOST = np.array([5.0, 1.0])  # b and c either way: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
+_STRENGTHS = np.geomspace(0.1, 1e4, 41)  # of a prior that rows of T are alike
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
 
 
@@ -82,6 +85,8 @@ class Refinement:
     labels: np.ndarray
     """(K,) share of each label."""
     n: int
+    depends: float
+    """0 if noise seems to depend on the class alone, 1 if surely not."""
     share: float
     """Of the triples' T in the result."""
     dependence: float
@@ -153,7 +158,6 @@ class Refinement:
             (self.of_triples, self.prior_of_triples),
         )
         found, shown = (1 - float(p @ np.diag(T)) for T, p in estimates)
-        low, high = sorted((found, shown))
         factor = np.exp(abs(self.dependence))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
         case = (
@@ -161,23 +165,24 @@ class Refinement:
             if abs(self.dependence) > _LARGE[0]
             else "Wrong labels are of classes that the example resembles"
         )
+        taken = "between the two" if self.share else "from the features"
         sentence = (
-            f"Noise does not seem to depend on how clear an example is, so the features tell "
-            f"noise ({found:.1%}) from classes that overlap (triples alone show {shown:.1%})."
-            if self.share == 0
-            else f"{case}, which no method tells from classes that overlap: the truth is between "
-            f"{low:.1%} and {high:.1%} wrong, and T is taken between the two. Some hundred "
+            f"{case}, which no method tells from classes that overlap: the features show "
+            f"{found:.1%} wrong and the triples {shown:.1%}, and T is taken {taken}. Some hundred "
             f"verified labels would tell."
+            if self.depends
+            else f"Noise does not seem to depend on how clear an example is, so the features tell "
+            f"noise ({found:.1%}) from classes that overlap (triples alone show {shown:.1%})."
         )
-        ok = self.share == 0
+        ok = not self.depends
         if not ok:
             chance = 0.0 if self.draws is None else np.ptp(self.interval(0.95).noise_rate)
-            ok = bool(high - low < max(_NEAR, chance))
+            ok = bool(abs(shown - found) < max(_NEAR, chance))
         return Finding("refined", ok, self.share, sentence)
 
     def allow_for(self, finding: Finding) -> Finding:
         """A finding about the triples does not touch the features' T."""
-        if finding.ok or finding.name not in SIGNS_OF_BIAS or self.share > 0:
+        if finding.ok or finding.name not in SIGNS_OF_BIAS or self.depends:
             return finding
         sentence = f"{finding.sentence} T was refined by the features, and allows for it."
         return replace(finding, ok=True, sentence=sentence)
@@ -189,6 +194,7 @@ def refine(
     neighbors: np.ndarray,
     of_triples: np.ndarray,
     prior_of_triples: np.ndarray,
+    variance_of_triples: np.ndarray,
     *,
     sources: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -222,8 +228,9 @@ def refine(
     by_class = np.split(np.lexsort((place, labels)), ends[:-1])
     classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
     number = np.argsort(classes)
+    T = _to_begin_with(of_triples, prior_of_triples, variance_of_triples)
     # Rounded, as a search magnifies what classes in another order change in the last digits.
-    T = np.round(of_triples[np.ix_(classes, classes)], _DIGITS)
+    T = np.round(T[np.ix_(classes, classes)], _DIGITS)
     needed = 4 * (_COPIES * len(X) * len(T) + 3 * min(X.size, MOST_VALUES))
     arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
     with arrays.in_full():
@@ -238,7 +245,25 @@ def refine(
             progress,
             arrays,
         )
-    return replace(found.reordered(number), of_triples=of_triples)
+    found = replace(found.reordered(number), of_triples=of_triples)
+    apart = ((found.of_features - of_triples) ** 2).sum()
+    surely = max(0.0, 1 - _BY_CHANCE * variance_of_triples.sum() / apart) if apart else 0.0
+    return replace(found, share=surely * found.share)
+
+
+def _to_begin_with(T: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """T nearer to one whose wrong labels are alike, as far as chance may have set it apart.
+
+    The model has the maxima of rows on the diagonal: so has this.
+    """
+    right = float(prior @ np.diag(T))
+    alike = np.where(np.eye(len(T), dtype=bool), right, (1 - right) / (len(T) - 1))
+    apart = ((T - alike) ** 2).sum()
+    share = min(1.0, variance.sum() / apart) if apart else 0.0
+    T = (1 - share) * T + share * alike
+    T += np.diag(T.max(axis=1) - np.diag(T))
+    result: np.ndarray = T / T.sum(axis=1, keepdims=True)
+    return result
 
 
 def _refine_in_order(
@@ -252,8 +277,8 @@ def _refine_in_order(
     progress: Callable[[int, int], None] | None,
     arrays: Arrays,
 ) -> Refinement:
-    K = len(of_triples)
-    steps = 2 * _FOLDS + 3
+    K, n_folds = len(of_triples), _FOLDS[len(labels) >= _FEW]
+    steps = 2 * n_folds + 3
     done = iter(range(1, steps + 1))
 
     def step() -> None:
@@ -268,7 +293,7 @@ def _refine_in_order(
     else:
         fold = np.unique(sources, return_inverse=True)[1]
     C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / K, _LABELS, np.log(_C))))
-    held_out = HeldOut(X, labels, C, fold % _FOLDS, order, arrays)
+    held_out = HeldOut(X, labels, C, fold % n_folds, order, arrays)
     prepare = partial(_scores, held_out, neighbors, step=step)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
     some = labels[order[::every]]
@@ -286,7 +311,7 @@ def _refine_in_order(
     soft, value = model.fit(parameters, pure=False)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
     step()
-    by_prior = of_features - model.transition(soft)
+    by_prior = of_features - model.result(soft)[1]
     (b, c), evidence = _bounded(depending), gained - value
     significant = _between(evidence, _SIGNIFICANT)
     by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
@@ -294,14 +319,18 @@ def _refine_in_order(
     few = model.size <= _MOST_INTERVAL_PARAMETERS
     if sure:
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
-        mean = model.mean_transition(depending, dependence)
+        mean = model.result(depending, dependence)[1]
         of_features = (1 - sure) * of_features + sure * mean
     elif few and (sparse := model.fit_sparse(parameters, prior)) is not None:
         parameters = sparse
         _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = of_triples[least]
-    share = max(by_b * (_SHARE_OF_HARD if b > 0 else _SHARE_OF_CLEAR), by_c * _SHARE_OF_ALIKE)
+    found, shown = (1 - prior @ np.diag(T) for T in (of_features, of_triples))
+    missed, share = found * max(_MISSED[0], _MISSED[1] * b), 0.0
+    if shown > found:
+        share = sure * min(_MOST_SHARE, float(missed / (shown - found)))
+        share *= 1 - _between(model.alike[0], _RESEMBLING)
     draws = None
     if few:
         # Around the T that was taken; what the prior of overlap does to it is one standard error.
@@ -315,6 +344,7 @@ def _refine_in_order(
         prior_of_triples=prior_of_triples,
         labels=np.bincount(labels, minlength=K) / len(labels),
         n=len(labels),
+        depends=sure,
         share=share,
         dependence=float(b),
         attraction=float(c),
@@ -356,7 +386,10 @@ class _Dependence:
 def _scores(
     held_out: HeldOut, neighbors: np.ndarray, T: np.ndarray, step: Callable[[], None]
 ) -> Any:
-    """(m, K, N) log-scores of each clean class, in order: by features, by so many neighbours."""
+    """(m, K, N) log-scores of each clean class, in order.
+
+    By features, by so many neighbours, by their labels alone.
+    """
     arrays, (n, K) = held_out.arrays, (len(neighbors), len(T))
     xp, labels, order = arrays.xp, arrays.put(held_out.labels), arrays.put(held_out.order)
     linear = held_out.scores(T, step)
@@ -366,14 +399,17 @@ def _scores(
     share = suggested.mean(axis=0, dtype=xp.float64)
     before = xp.asarray(_VOTES_BEFORE * K * share + 1e-6, dtype=xp.float32)
     scales = sorted({min(most, neighbors.shape[1]) for most in SCALES})
-    result, counted = arrays.empty((1 + len(scales), K, n)), 0
+    result = arrays.empty((2 + len(scales), K, n))
     result[0] = linear[order].T
-    votes = 0 * suggested
-    for number, most in enumerate(scales):
-        for column in arrays.put(neighbors[:, counted:most].T):
-            votes += suggested[column]
-        counted = most
-        result[1 + number] = xp.log(votes + before)[order].T
+    # In some region the linear model may be wrong, and so its votes: labels vote by themselves too.
+    by_label = arrays.put(T.T / T.T.sum(axis=1, keepdims=True), np.float32)[labels]
+    votes, alone = 0 * suggested, 0 * suggested
+    for number, column in enumerate(arrays.put(neighbors[:, : scales[-1]].T), 1):
+        votes += suggested[column]
+        alone += by_label[column]
+        if number in scales:
+            result[1 + scales.index(number)] = xp.log(votes + before)[order].T
+    result[-1] = xp.log(alone + before)[order].T
     result -= result.mean(axis=1, keepdims=True)
     return result
 
@@ -433,6 +469,8 @@ class _CleanModel:
         self.clearest: Any = None
         """(K, N) 1 for the clearest examples of a class, of which a prior says that they are."""
         self.n_clearest = 0.0
+        self.alike = 0.0, 0.0
+        """How strongly a prior says that a class's wrong labels, and classes' noise, are alike."""
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -500,6 +538,10 @@ class _CleanModel:
             T = _transition(ratios)
             penalty -= self.prior_labels * (self.expected * np.log(T + 1e-12)).sum()
             by_ratios += self.prior_labels * (self.expected - T)
+            if pure:
+                cost, by_log_ratios = self._unlike(ratios)
+                penalty += cost
+                by_ratios -= by_log_ratios
             by_logits = (by_ratios * (1 - ratios) * self.happens)[self.off]
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
@@ -516,6 +558,17 @@ class _CleanModel:
                     break
         return found, -value * self.n
 
+    def _unlike(self, ratios: np.ndarray) -> tuple[float, np.ndarray]:
+        """Cost of wrong labels that are not alike, and its derivatives by log ratios."""
+        labels, precision = self.alike
+        shares, log_odds = _wrong_labels(ratios)
+        apart = log_odds - log_odds.mean()
+        cost = precision * (apart**2).sum() / 2
+        cost -= labels * self.K * np.log((self.K - 1) * shares[self.off] + 1e-12).mean()
+        return cost, labels * (shares - self.off / (self.K - 1)) + precision * apart[
+            :, None
+        ] * shares
+
     def fit_best(self, starts: list[np.ndarray]) -> np.ndarray:
         """Fit from the best of some starts, with a prior that is strong where data leave T open.
 
@@ -529,9 +582,11 @@ class _CleanModel:
             return self.fit(best)[0]
         least, _, most = _PRIOR_LABELS
         apart = ((self.result(best)[1] - self.expected) ** 2).sum()
-        left_open = self.draws(best).var(axis=0).sum() / max(apart, 1e-12)
+        draws = self.draws(best)
+        left_open = draws.var(axis=0).sum() / max(apart, 1e-12)
         # Rounded, as the draws' last digits depend on the number of threads.
         self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
+        self.alike = _how_alike(self.transition(best), draws)
         return self.fit(best)[0]
 
     def watch(self, parameters: np.ndarray) -> None:
@@ -560,14 +615,14 @@ class _CleanModel:
         if wrong[sure].sum() < mass * wrong.sum() or sure.mean() > entries:
             return None
         dense, expected = self.log_likelihood(parameters), self.expected
-        self.happens = np.zeros_like(self.off)
-        self.happens[self.off] = sure
+        self.happens, alike = np.zeros_like(self.off), self.alike
+        self.happens[self.off], self.alike = sure, (0.0, alike[1])
         self.expected = np.where(self.happens | ~self.off, expected, _LEAST_RATIO)
         self.expected /= self.expected.sum(axis=1, keepdims=True)
         sparse, _ = self.fit(parameters)
         if dense - self.log_likelihood(sparse) < _COST * (~sure).sum():
             return sparse
-        self.happens, self.expected = self.off, expected
+        self.happens, self.expected, self.alike = self.off, expected, alike
         return None
 
     def log_likelihood(self, parameters: np.ndarray) -> float:
@@ -597,6 +652,9 @@ class _CleanModel:
         T = _transition(ratios)
         own[: self.n_slopes] = _OWN_PRECISION
         of_labels = self.prior_labels * T * (1 - T) * (1 - ratios) ** 2
+        labels, precision = self.alike
+        by_odds = labels / (self.K - 1) + precision * _wrong_labels(ratios)[0] ** 2
+        of_labels += by_odds * (1 - ratios) ** 2
         own[self.n_slopes + self.K : self.size] = of_labels[self.off]
         information = self._information(parameters, dependence, _CURVATURE_OPERATIONS, shared)
         information = information * inner * inner[:, None] + np.diag(own)
@@ -699,27 +757,19 @@ class _CleanModel:
         by_slopes = xp.asarray(by_slopes, dtype=xp.float64)
         return values, by_slopes, by_intercepts, by_ratios, *by_dependence
 
-    def mean_transition(self, parameters: np.ndarray, dependence: _Dependence) -> np.ndarray:
-        """(K, K) T on average over the examples of each class."""
-        xp, get = self.arrays.xp, self.arrays.get
-        joint, mass = np.zeros((self.K, self.K)), np.zeros(self.K)
-        for block in self.blocks():
-            seen = self._explain(block, parameters, dependence)
-            joint += get(seen.ratios * ((seen.h * seen.right) @ seen.odds.T))
-            mass += get(seen.h.sum(axis=1, dtype=xp.float64))
-        T = joint / mass[:, None]
-        T[~self.off] = 1 - T.sum(axis=1)
-        return T
-
-    def result(self, parameters: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """P(clean class) (K, N), T (K, K) and the class prior (K,)."""
-        arrays, prior = self.arrays, np.zeros(self.K)
+    def result(
+        self, parameters: np.ndarray, dependence: _Dependence | None = None
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """P(clean class) (K, N), T (K, K) and the class prior (K,), of these examples."""
+        arrays, joint = self.arrays, np.zeros((self.K, self.K))
         clean = arrays.empty((self.K, self.n))
-        for block in self.blocks():
-            seen = self._explain(block, parameters)
-            clean[:, block[1]] = seen.h
-            prior += arrays.get(seen.posterior.sum(axis=1, dtype=arrays.xp.float64))
-        return clean, self.transition(parameters), prior / self.n
+        for label, rows in self.blocks():
+            seen = self._explain((label, rows), parameters, dependence)
+            clean[:, rows] = seen.h
+            joint[:, label] += arrays.get(seen.posterior.sum(axis=1, dtype=arrays.xp.float64))
+        mass, joint = joint.sum(axis=1), joint * (self.happens | ~self.off)
+        T = np.where(mass[:, None] > 0, joint, self.transition(parameters))
+        return clean, T / T.sum(axis=1, keepdims=True), mass / self.n
 
     def transition(self, parameters: np.ndarray) -> np.ndarray:
         """T (K, K), in which wrong labels that do not happen have no chance at all."""
@@ -774,8 +824,13 @@ def _search(
             return start + z
         return start + solve_triangular(curvature, z, lower=True, trans="T")
 
+    least = np.inf, np.zeros(len(start))
+
     def by_z(z: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal least
         value, gradient = objective(parameters(z))
+        if value < least[0]:
+            least = value, z.copy()
         if curvature is not None:
             gradient = solve_triangular(curvature, gradient, lower=True)
         return value, gradient
@@ -783,12 +838,52 @@ def _search(
     options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
     search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
     found = minimize(by_z, np.zeros(len(start)), **search)
-    return parameters(found.x), float(found.fun), found.nit
+    return parameters(least[1]), float(least[0]), found.nit
 
 
 def _bounded(parameters: np.ndarray) -> np.ndarray:
     """Give b and c, of parameters that end with them."""
     return _MOST * np.tanh(parameters[-2:] / _MOST)
+
+
+def _wrong_labels(ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Share of each label among a class's wrong ones (..., K, K), and the log odds of any."""
+    odds = np.maximum(ratios.sum(axis=-1), 1e-9)
+    return ratios / odds[..., None], np.log(odds)
+
+
+def _how_alike(T: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
+    """How alike a class's wrong labels are, and the noise of classes: as much as explains T best.
+
+    Empirical Bayes: T's deviations from being alike are part chance, as in the draws (n, K, K).
+    First in labels of each class for which the prior stands, then in 1 / variance of log odds.
+    """
+    K, off = len(T), ~np.eye(len(T), dtype=bool)
+    (shares, log_odds), (drawn_shares, drawn_log_odds) = (
+        _wrong_labels(values * off / np.diagonal(values, axis1=-2, axis2=-1)[..., None])
+        for values in (T, draws)
+    )
+
+    def strength(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> float:
+        """Of the largest likelihood of deviations, given drawn ones and their prior covariance."""
+        likelihood = np.zeros(len(_STRENGTHS))
+        for apart, drawn, prior in parts:
+            by_chance = np.cov(drawn.T).reshape(prior.shape) + 1e-9 * np.eye(len(prior))
+            spread, axes = eigh(prior, by_chance)
+            variance = 1 + spread / _STRENGTHS[:, None]
+            likelihood -= np.log(variance).sum(axis=1) + ((apart @ axes) ** 2 / variance).sum(
+                axis=1
+            )
+        return float(_STRENGTHS[likelihood.argmax()])
+
+    u, others = 1 / (K - 1), [np.flatnonzero(row)[:-1] for row in off]  # the last follows
+    prior = u * np.eye(K - 2) - u**2
+    of_rows = [
+        (shares[k, some] - u, drawn_shares[:, k, some], prior) for k, some in enumerate(others)
+    ]
+    contrasts = np.linalg.svd(np.full((1, K), 1.0))[2][1:].T  # what the mean does not tell
+    of_classes = (log_odds @ contrasts, drawn_log_odds @ contrasts, np.eye(K - 1))
+    return strength(of_rows) if K > 2 else 0.0, strength([of_classes])
 
 
 def _transition(ratios: np.ndarray) -> np.ndarray:
