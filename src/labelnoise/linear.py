@@ -57,7 +57,7 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
         T in the order of the sorted labels. By default `HOC` estimates it.
     C : float, default=1.0
         Of the logistic regression: inverse strength of the l2 penalty, as in scikit-learn's.
-    max_iter : int, default=200
+    max_iter : int, default=500
         Most steps of L-BFGS, or of EM.
     random_state : int or Generator, optional
         For the folds of EM.
@@ -92,7 +92,7 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
         *,
         transition_matrix: Any = None,
         C: float = 1.0,
-        max_iter: int = 200,
+        max_iter: int = 500,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.estimator = estimator
