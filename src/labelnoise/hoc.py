@@ -566,7 +566,7 @@ class HOC(Estimator):
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=1).labels)
         >>> est.confidence_interval()
-        18.1% to 21.7% of the labels are wrong (0.95, information)
+        18.6% to 22.4% of the labels are wrong (0.95, information)
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
