@@ -7,7 +7,14 @@ from scipy.special import expit, logit, softmax
 
 from labelnoise import HOC, LabelNoiseError, transition_error
 from labelnoise.noise import class_conditional, pair_flip, symmetric
-from labelnoise.refinement import _MOST, _bounded, _CleanModel, _Dependence
+from labelnoise.refinement import (
+    _MOST,
+    _bounded,
+    _CleanModel,
+    _Dependence,
+    _how_alike,
+    _to_begin_with,
+)
 from labelnoise.scores import true_transition_matrix
 from tests.conftest import clusters, random_matrix, symmetric_matrix
 
@@ -155,6 +162,62 @@ def test_classes_that_lie_apart_are_not_taken_for_soft_ones(seed):
     est = HOC().fit(X, labels)
     truth = true_transition_matrix(y, labels, 5)
     assert transition_error(est.transition_matrix_, truth) < 0.01
+
+
+def test_t_is_that_of_the_examples():
+    """Where classes lie apart the wrong labels can be counted, whatever chance did to them."""
+    X, y = clusters(5, 1000, seed=0, separation=3.0)
+    noisy = symmetric(y, 0.3, random_state=0)
+    counted = true_transition_matrix(y, noisy.labels, 5)
+    est = HOC().fit(X, noisy.labels)
+    by_chance = transition_error(noisy.transition_matrix, counted)
+    assert transition_error(est.transition_matrix_, counted) < by_chance / 3
+    np.testing.assert_allclose(est.class_prior_, np.bincount(y) / 1000, atol=0.01)
+
+
+def test_symmetric_noise_comes_out_as_that(overlapping):
+    """What chance does to a class's wrong labels is not taken for a difference between them."""
+    X, y = overlapping
+    errors = {}
+    for alike in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not alike:
+                patch.setattr("labelnoise.refinement._how_alike", lambda *_: (0.0, 0.0))
+            errors[alike] = []
+            for seed in range(4):
+                labels = symmetric(y, 0.3, random_state=seed).labels
+                T = HOC().fit(X, labels).transition_matrix_
+                errors[alike].append(transition_error(T, true_transition_matrix(y, labels, K)))
+    assert np.mean(errors[True]) < 0.8 * np.mean(errors[False])
+
+
+def test_how_alike_wrong_labels_are(rng):
+    """As much as explains how far they are apart, beside what chance does."""
+    T, by_chance = symmetric_matrix(6, 0.3), 0.005 * rng.standard_normal((500, 6, 6))
+    labels, precision = _how_alike(T + by_chance[0], T + by_chance)
+    assert labels > 1000
+    assert precision > 1000
+    unlike = random_matrix(6, rng)
+    labels, precision = _how_alike(unlike, np.clip(unlike + by_chance, 0.001, 1))
+    assert labels < 20
+    assert precision < 20
+    # Draws that are as wide as the differences leave these to chance.
+    wide = np.clip(unlike + 30 * by_chance, 0.001, 1)
+    assert _how_alike(unlike, wide)[0] > 5 * labels
+    assert (
+        _how_alike(T[:2, :2], T[:2, :2] + by_chance[:, :2, :2])[0] == 0
+    )  # of one no other differs
+
+
+def test_what_the_model_begins_with():
+    """The less the triples tell T, the more alike its wrong labels; maxima are on the diagonal."""
+    T = np.array([[0.6, 0.4, 0.0], [0.1, 0.4, 0.5], [0.1, 0.1, 0.8]])
+    prior = np.array([0.2, 0.3, 0.5])
+    sure = _to_begin_with(T, prior, np.zeros((3, 3)))
+    np.testing.assert_allclose(sure[[0, 2]], T[[0, 2]])
+    np.testing.assert_allclose(sure[1], np.array([1, 5, 5]) / 11)
+    unsure = _to_begin_with(T, prior, np.full((3, 3), np.inf))
+    np.testing.assert_allclose(unsure, symmetric_matrix(3, 1 - prior @ np.diag(T)))
 
 
 def test_derivatives(rng):
