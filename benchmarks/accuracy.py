@@ -429,7 +429,7 @@ def summary(results: list[dict], what: str) -> str:
         of_cell.setdefault((r["features"], r["noise"], r["seed"]), {})[r["estimator"]] = error
     full = {c: e for c, e in of_cell.items() if {"HOC()", *PEERS} <= e.keys()}
     others = {"the best peer of the cell": [min(e[p] for p in PEERS) for e in full.values()]}
-    others |= {p: [e[p] for e in full.values()] for p in (*PEERS, "triples")}
+    others |= {p: [e[p] for e in full.values()] for p in (*PEERS, "triples", "paper")}
     ours = np.array([e["HOC()"] for e in full.values()])
     lines = [
         f"\n## HOC() against others, {len(full)} {what} cells (features, noise and seed)\n",
