@@ -1,5 +1,7 @@
 """T from features and triples together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -122,6 +124,32 @@ def test_intervals_cover(overlapping):
         low, high = HOC().fit(X, labels).confidence_interval().transition_matrix
         inside.append((low <= T) & (high >= T))
     assert np.mean(inside) > 0.85
+
+
+def test_intervals_of_many_classes_of_few_examples_lie_around_the_estimate():
+    X, y = clusters(25, 2500, seed=0, separation=1.5)
+    noisy = symmetric(y, 0.3, random_state=0)
+    est = HOC().fit(X, noisy.labels)
+    interval = est.confidence_interval()
+    low, high = interval.transition_matrix
+    assert ((low <= est.transition_matrix_) & (high >= est.transition_matrix_)).all()
+    assert np.mean((low <= noisy.transition_matrix) & (high >= noisy.transition_matrix)) > 0.9
+    assert interval.noise_rate[0] < np.mean(y != noisy.labels) < interval.noise_rate[1]
+    assert np.ptp(interval.noise_rate) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
+def test_intervals_where_triples_tell_nothing(overlapping):
+    """The features' own, with a caveat."""
+    X, y = overlapping
+    est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
+    est._refinement = replace(est._refinement, depends=1.0)
+    two = est.confidence_interval()
+    assert "two estimates" in two.caveat
+    est.triples_transition_matrix_ = np.full((K, K), 1 / K)
+    alone = est.confidence_interval()
+    assert "triples do not tell T" in alone.caveat
+    assert np.ptp(alone.noise_rate) < np.ptp(two.noise_rate)
 
 
 def test_intervals_stay_within_bounds_where_labels_never_meet(overlapping):

@@ -60,6 +60,7 @@ _BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagon
 _SURELY = 3.0  # by so many standard errors; or
 _AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
 _WIDTH = 3.92  # of an interval of level .95, in standard errors
+_FEATURES_ALONE = "noise depends on the example, and triples do not tell T: see refined"
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
@@ -498,8 +499,8 @@ class HOC(Estimator):
         found = refine(
             X, labels, neighbors, T, p, variance, sources=sources, progress=progress, arrays=arrays
         )
-        # The model has the maxima of rows on the diagonal, and is not believed where it would have
-        # one elsewhere and the triples do have.
+        # The model's ratios have the maxima of rows on the diagonal: it is not believed where it is
+        # about to have one elsewhere, and the triples surely do.
         refined, highest = found.of_features, T.argmax(axis=1)
         by_chance = _SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
         elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
@@ -515,12 +516,12 @@ class HOC(Estimator):
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
 
     def _variance_of_triples(self) -> np.ndarray:
-        """(K, K) of T by chance, about; for very many classes it is not known, and 0."""
+        """(K, K) of T, if no two triples shared an example; of very many classes 0, not known."""
         T, p = self.transition_matrix_, self.class_prior_
         if len(T) > _LARGEST_QUICK:
             return np.zeros_like(T)
         try:
-            ends = confidence_interval(self.consensus_, T, p).transition_matrix
+            ends = confidence_interval(self.consensus_, T, p, level=0.95).transition_matrix
         except LabelNoiseError:  # triples do not tell the rows apart
             return np.full_like(T, np.inf)
         variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2
@@ -566,7 +567,7 @@ class HOC(Estimator):
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=1).labels)
         >>> est.confidence_interval()
-        18.6% to 22.4% of the labels are wrong (0.95, information)
+        18.5% to 22.2% of the labels are wrong (0.95, information)
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
@@ -589,15 +590,21 @@ class HOC(Estimator):
             )
         if refined is not None and not refined.depends:
             return refined.interval(level)
-        interval = confidence_interval(
-            self.consensus_,
-            *self._of_triples(),
-            level=level,
-            method=method,
-            n_bootstrap=n_bootstrap,
-            random_state=random_state,
-            **self._counted,
-        )
+        try:
+            interval = confidence_interval(
+                self.consensus_,
+                *self._of_triples(),
+                level=level,
+                method=method,
+                n_bootstrap=n_bootstrap,
+                random_state=random_state,
+                **self._counted,
+            )
+        except LabelNoiseError:
+            if refined is None:
+                raise
+            # The triples tell nothing of T, which is that of the features.
+            return replace(refined.interval(level), caveat=_FEATURES_ALONE)
         if refined is not None:
             return refined.interval(level, interval)
         signs = [

@@ -337,8 +337,10 @@ def _refine_in_order(
     if few:
         # Around the T that was taken; what the prior of overlap does to it is one standard error.
         more = np.random.default_rng(1).standard_normal(_DRAWS)[:, None, None] * by_prior
-        draws = model.draws(parameters) - model.transition(parameters) + of_features + more
-        draws = np.clip(draws, 0, 1)
+        # Drawn ratios are cut off at 0, which takes from the diagonal: it has a mean of its own.
+        draws = model.draws(parameters, min(model.alike[0], _PRIOR_LABELS[0]))
+        draws += of_features - np.where(model.off, model.transition(parameters), draws.mean(axis=0))
+        draws = np.clip(draws + more, 0, 1)
     return Refinement(
         of_features=of_features,
         prior_of_features=prior,
@@ -777,27 +779,30 @@ class _CleanModel:
         """T (K, K), in which wrong labels that do not happen have no chance at all."""
         return _transition(self.unpack(parameters)[2] * self.happens)
 
-    def _ratios(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _ratios(
+        self, parameters: np.ndarray, alike: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ratios, the covariance of those not at their bound 0, and the information of each.
 
-        Of a ratio at its bound, the others take no notice.
+        Of a ratio at its bound, the others take no notice. So many labels of each class tell that
+        its wrong labels are alike: without any, few examples may leave ratios wide open.
         """
         found, first = self.unpack(parameters)[2][self.off], self.n_slopes + self.K
         information = self._information(parameters, None, _MOST_OPERATIONS)
         information[np.diag_indices(self.size)] += 1e-2
         information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
-        own = self.prior_labels * self.expected[self.off] / np.maximum(found, _AT_BOUND) ** 2
-        information[first:, first:] += np.diag(own)
+        own = self.prior_labels * self.expected[self.off] + alike / (self.K - 1)
+        information[first:, first:] += np.diag(own / np.maximum(found, _AT_BOUND) ** 2)
         free = np.append(np.ones(first, bool), found > _AT_BOUND)
         covariance = np.linalg.inv(information[np.ix_(free, free)])[first:, first:]
         return found, covariance, np.diag(information)[first:]
 
-    def draws(self, parameters: np.ndarray) -> np.ndarray:
+    def draws(self, parameters: np.ndarray, alike: float = 0.0) -> np.ndarray:
         """(_DRAWS, K, K) values of T that the data allow: normal around the estimate.
 
         Each entry by itself: those at their bound 0 vary, and leave the rest of the row alone.
         """
-        found, covariance, information = self._ratios(parameters)
+        found, covariance, information = self._ratios(parameters, alike)
         normal = np.random.default_rng(0).standard_normal((_DRAWS, len(found)))
         free = found > _AT_BOUND
         drawn = found + np.abs(normal) / np.sqrt(information)
