@@ -102,7 +102,7 @@ def test_noise_on_hard_examples_is_said(overlapping, next_class):
     assert "where the class is hard to tell" in est.diagnostics_["refined"].sentence
     assert est._refinement.dependence == pytest.approx(2.5, abs=0.5)
     T = true_transition_matrix(y, labels, K)
-    assert transition_error(est.transition_matrix_, T) < 0.15
+    assert transition_error(est.transition_matrix_, T) < (0.15 if next_class == 0.9 else 0.1)
     share = est.diagnostics_["refined"].value
     assert (0 < share < 0.75) if next_class == 0.9 else share == 0
     np.testing.assert_allclose(
@@ -232,9 +232,8 @@ def test_how_alike_wrong_labels_are(rng):
     # Draws that are as wide as the differences leave these to chance.
     wide = np.clip(unlike + 30 * by_chance, 0.001, 1)
     assert _how_alike(unlike, wide)[0] > 5 * labels
-    assert (
-        _how_alike(T[:2, :2], T[:2, :2] + by_chance[:, :2, :2])[0] == 0
-    )  # of one no other differs
+    two = T[:2, :2]  # classes: a single wrong label is alike
+    assert _how_alike(two, two + by_chance[:, :2, :2])[0] == 0
 
 
 def test_what_the_model_begins_with():

@@ -569,9 +569,8 @@ class _CleanModel:
         apart = log_odds - log_odds.mean()
         cost = precision * (apart**2).sum() / 2
         cost -= labels * self.K * np.log((self.K - 1) * shares[self.off] + 1e-12).mean()
-        return cost, labels * (shares - self.off / (self.K - 1)) + precision * apart[
-            :, None
-        ] * shares
+        within = labels * (shares - self.off / (self.K - 1))
+        return cost, within + precision * apart[:, None] * shares
 
     def fit_best(self, starts: list[np.ndarray]) -> np.ndarray:
         """Fit from the best of some starts, with a prior that is strong where data leave T open.
@@ -878,9 +877,7 @@ def _how_alike(T: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
             by_chance = np.cov(drawn.T).reshape(prior.shape) + 1e-9 * np.eye(len(prior))
             spread, axes = eigh(prior, by_chance)
             variance = 1 + spread / _STRENGTHS[:, None]
-            likelihood -= np.log(variance).sum(axis=1) + ((apart @ axes) ** 2 / variance).sum(
-                axis=1
-            )
+            likelihood -= (np.log(variance) + (apart @ axes) ** 2 / variance).sum(axis=1)
         return float(_STRENGTHS[likelihood.argmax()])
 
     u, others = 1 / (K - 1), [np.flatnonzero(row)[:-1] for row in off]  # the last follows
