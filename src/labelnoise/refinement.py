@@ -32,12 +32,16 @@ _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
+_OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
+_VOTE = 0.3  # of a label's log-likelihood: neighbours' labels say much the same
 _CLEAREST = 0.05  # share of each class's examples
 # A priori, overlap is as probable as 1 / its power: that of all examples, and of the clearest.
 _PURITY, _LEAST_OVERLAP = np.array([10.0, 50.0]), np.array([0.05, 0.01])
+_OTHERS = 9  # classes that an example may overlap with, for these powers; fewer have less
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
+_UNCLEAR = 0.9  # of the diagonal's entry, that another in its row has
 _UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
 _ROWS = 8192  # in a block
 _COPIES = 24  # of a number for each example and class, that a GPU has room for
@@ -46,17 +50,21 @@ _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
-# Wrong labels that are not found where noise depends on the example, as a share of those that are:
-_MISSED = (0.06, 0.4)  # at least, and times b
+# Noise on hard examples is not believed that would explain this share of all overlap, and be this
+_EXPLAINED = (0.15, 0.35)
+_ALL_SHOWN = (0.95, 1.0)  # share of the noise that triples show, in which overlap is too
+# Wrong labels not found where noise is heavier on hard examples, as a share of those found:
+_MISSED = (1 / 3, 0.4)  # at least, and times b
 _MOST_SHARE = 0.75  # of the triples' T
 _RESEMBLING = (30.0, 150.0)  # none, if wrong labels are as alike as so many labels of a class say
-_BY_CHANCE = 4.0  # it gets none if its distance is within twice its standard error
+_WITHIN = 2.0  # it gets none if it is as far away as so many times its variance may set it
 _LEAST_LIKENESS = 1e-4
 _MOST_INTERVAL_PARAMETERS = 3000
 _DRAWS = 500
 _MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
 _STEPS = (10, 20, 170)  # of a search, between which the curvature is looked at anew
 _FIRST_STEPS = (10, 20, 30)  # of one that tells which start is better
+_SOME, _BALANCING = 5000, 10  # examples, and times that classes are balanced for a start
 _MOST_CURVED = 500  # parameters; of more, the curvature at the start tells too little
 _CURVATURE_OPERATIONS = 4e9
 _DAMPING = 0.01  # of the curvature, relative
@@ -153,15 +161,12 @@ class Refinement:
 
     def finding(self) -> Finding:
         """Say which case was found."""
-        estimates = (
-            (self.of_features, self.prior_of_features),
-            (self.of_triples, self.prior_of_triples),
-        )
-        found, shown = (1 - float(p @ np.diag(T)) for T, p in estimates)
+        found = _noise_rate(self.of_features, self.prior_of_features)
+        shown = _noise_rate(self.of_triples, self.prior_of_triples)
         factor = np.exp(abs(self.dependence))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
         case = (
-            f"Labels are wrong more often where the class {where} (odds times {factor:.1f} or more)"
+            f"Labels seem wrong more often where a class {where} (odds times {factor:.1f} or more)"
             if abs(self.dependence) > _LARGE[0]
             else "Wrong labels are of classes that the example resembles"
         )
@@ -218,10 +223,11 @@ def refine(
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
-    the likelihood says that b and c are not 0, T is that of this model. As the form of the model
-    alone tells such noise from overlap, it still finds too little of it, by ``0.4 b`` of what it
-    finds, or 6%. The triples' T gets such a share that this much is added, unless wrong labels are
-    of all classes alike, or its (K, K) variance alone may have set it apart.
+    the likelihood says that b and c are not 0, T is that of this model; but not if b > 0 and all
+    that triples take for noise would be noise, though classes overlap. If b > 0, it still finds too
+    little, by ``0.4 b`` of what it finds, or a third. The triples' T gets such a share that this
+    much is added, unless wrong labels are of all classes alike, or its (K, K) variance alone may
+    have set it apart.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -230,27 +236,23 @@ def refine(
     by_class = np.split(np.lexsort((place, labels)), ends[:-1])
     classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
     number = np.argsort(classes)
-    T = _to_begin_with(of_triples, prior_of_triples, variance_of_triples)
-    # Rounded, as a search magnifies what classes in another order change in the last digits.
-    T = np.round(T[np.ix_(classes, classes)], _DIGITS)
-    needed = 4 * (_COPIES * len(X) * len(T) + 3 * min(X.size, MOST_VALUES))
+    both = np.ix_(classes, classes)
+    needed = 4 * (_COPIES * len(X) * len(classes) + 3 * min(X.size, MOST_VALUES))
     arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
     with arrays.in_full():
         found = _refine_in_order(
             X,
             number[labels],
             neighbors,
-            T / T.sum(axis=1, keepdims=True),
+            of_triples[both],
             prior_of_triples[classes],
+            variance_of_triples[both],
             np.concatenate([by_class[k] for k in classes]),
             sources,
             progress,
             arrays,
         )
-    found = replace(found.reordered(number), of_triples=of_triples)
-    apart = ((found.of_features - of_triples) ** 2).sum()
-    surely = max(0.0, 1 - _BY_CHANCE * variance_of_triples.sum() / apart) if apart else 0.0
-    return replace(found, share=surely * found.share)
+    return found.reordered(number)
 
 
 def _to_begin_with(T: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -259,13 +261,27 @@ def _to_begin_with(T: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> np
     The model has the maxima of rows on the diagonal: so has this.
     """
     right = float(prior @ np.diag(T))
-    alike = np.where(np.eye(len(T), dtype=bool), right, (1 - right) / (len(T) - 1))
-    apart = ((T - alike) ** 2).sum()
-    share = min(1.0, variance.sum() / apart) if apart else 0.0
+    if np.isinf(variance).any():  # triples tell nothing, and no way leads from a T that does not
+        right = (1 + 1 / len(T)) / 2
+    alike = _alike(right, len(T))
+    share = min(1.0, _by_chance(T - alike, prior, variance))
     T = (1 - share) * T + share * alike
     T += np.diag(T.max(axis=1) - np.diag(T))
+    # Rounded, as a search magnifies what classes in another order change in the last digits.
+    T = np.round(T / T.sum(axis=1, keepdims=True), _DIGITS)
     result: np.ndarray = T / T.sum(axis=1, keepdims=True)
     return result
+
+
+def _alike(right: float, K: int) -> np.ndarray:
+    """T (K, K) of symmetric noise."""
+    return np.where(np.eye(K, dtype=bool), right, (1 - right) / (K - 1))
+
+
+def _by_chance(apart: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> float:
+    """Variance of T over the square of how far it is from another, of all examples."""
+    weight = prior[:, None] + 1e-6
+    return float((weight * variance).sum() / max((weight * apart**2).sum(), 1e-12))
 
 
 def _refine_in_order(
@@ -274,12 +290,20 @@ def _refine_in_order(
     neighbors: np.ndarray,
     of_triples: np.ndarray,
     prior_of_triples: np.ndarray,
+    variance_of_triples: np.ndarray,
     order: np.ndarray,
     sources: np.ndarray | None,
     progress: Callable[[int, int], None] | None,
     arrays: Arrays,
 ) -> Refinement:
-    K, n_folds = len(of_triples), _FOLDS[len(labels) >= _FEW]
+    K = len(of_triples)
+    if sources is None:  # by place in the class, whatever the classes' order
+        counts = np.bincount(labels, minlength=K)
+        fold = np.empty_like(order)
+        fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
+    else:
+        fold = np.unique(sources, return_inverse=True)[1]
+    n_folds = min(_FOLDS[len(labels) >= _FEW], 1 + fold.max())
     steps = 2 * n_folds + 3
     done = iter(range(1, steps + 1))
 
@@ -287,24 +311,32 @@ def _refine_in_order(
         if progress:
             progress(next(done), steps)
 
-    T = (1 - _UNIFORM) * of_triples + _UNIFORM / K
-    if sources is None:  # by place in the class, whatever the classes' order
-        counts = np.bincount(labels, minlength=K)
-        fold = np.empty_like(order)
-        fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
-    else:
-        fold = np.unique(sources, return_inverse=True)[1]
+    begin = _to_begin_with(of_triples, prior_of_triples, variance_of_triples)
     C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / K, _LABELS, np.log(_C))))
     held_out = HeldOut(X, labels, C, fold % n_folds, order, arrays)
-    prepare = partial(_scores, held_out, neighbors, step=step)
+    prepare = partial(_scores, held_out, neighbors)
     every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
     some = labels[order[::every]]
-    model = _CleanModel(prepare(T)[:, :, ::every], some, of_triples, arrays=arrays)
-    # In another optimum a class may stand for a part of the next: the likelihood tells.
-    parameters = model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
+
+    def fit_first(T: np.ndarray, step: Callable[[], None]) -> tuple[_CleanModel, np.ndarray]:
+        T = (1 - _UNIFORM) * T + _UNIFORM / K
+        model = _CleanModel(prepare(T, step=step)[:, :, ::every], some, begin, arrays=arrays)
+        # In another optimum a class may stand for a part of the next: the likelihood tells.
+        return model, model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
+
+    model, parameters = fit_first(begin, step)
+    T = model.result(parameters)[1]
+    few = model.size <= _MOST_INTERVAL_PARAMETERS
+    if few and (np.sort(T, axis=1)[:, -2] > _UNCLEAR * np.diag(T)).any():
+        # The triples' T may have led there: one whose wrong labels are alike may not.
+        alike = _alike(float(prior_of_triples @ np.diag(begin)), K)
+        other = fit_first(alike, lambda: None)
+        if other[0].log_likelihood(other[1]) > model.log_likelihood(parameters):
+            model, parameters = other
+            T = model.result(parameters)[1]
     step()
-    T = (1 - _UNIFORM_AGAIN) * model.result(parameters)[1] + _UNIFORM_AGAIN / K
-    model = _CleanModel(prepare(T), labels[order], of_triples, model.prior_labels, arrays)
+    T = (1 - _UNIFORM_AGAIN) * T + _UNIFORM_AGAIN / K
+    model = _CleanModel(prepare(T, step=step), labels[order], begin, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
     clean, of_features, prior = model.result(parameters)
@@ -318,21 +350,30 @@ def _refine_in_order(
     significant = _between(evidence, _SIGNIFICANT)
     by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
     sure = max(by_b, by_c)
-    few = model.size <= _MOST_INTERVAL_PARAMETERS
+    believed = 0.0
     if sure:
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
-        mean = model.result(depending, dependence)[1]
-        of_features = (1 - sure) * of_features + sure * mean
+        sharper, mean, mean_prior = model.result(depending, dependence)
+        before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
+        explained = (after - before) / max(1 - before, 1e-12)
+        found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
+        doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
+        believed = sure * (1 - doubt if b > 0 else 1)
+        of_features = (1 - believed) * of_features + believed * mean
+        prior = (1 - believed) * prior + believed * mean_prior
     elif few and (sparse := model.fit_sparse(parameters, prior)) is not None:
         parameters = sparse
         _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
-    of_features[least] = of_triples[least]
-    found, shown = (1 - prior @ np.diag(T) for T in (of_features, of_triples))
-    missed, share = found * max(_MISSED[0], _MISSED[1] * b), 0.0
-    if shown > found:
-        share = sure * min(_MOST_SHARE, float(missed / (shown - found)))
+    of_features[least] = begin[least]
+    found, shown = (_noise_rate(T, prior) for T in (of_features, of_triples))
+    share = 0.0
+    if b > 0 and shown > found:
+        missed = found * max(_MISSED[0], _MISSED[1] * float(b))
+        share = believed * min(_MOST_SHARE, missed / (shown - found))
         share *= 1 - _between(model.alike[0], _RESEMBLING)
+        by_chance = _by_chance(of_features - of_triples, prior, variance_of_triples)
+        share *= max(0.0, 1 - _WITHIN * by_chance)
     draws = None
     if few:
         # Around the T that was taken; what the prior of overlap does to it is one standard error.
@@ -355,6 +396,10 @@ def _refine_in_order(
         evidence=evidence,
         draws=draws,
     )
+
+
+def _noise_rate(T: np.ndarray, prior: np.ndarray) -> float:
+    return 1 - float(prior @ np.diag(T))
 
 
 def _between(value: float, ends: tuple[float, float]) -> float:
@@ -406,14 +451,16 @@ def _scores(
     result = arrays.empty((2 + len(scales), K, n))
     result[0] = linear[order].T
     # In some region the linear model may be wrong, and so its votes: labels vote by themselves too.
-    by_label = arrays.put(T.T / T.T.sum(axis=1, keepdims=True), np.float32)[labels]
+    shown = np.bincount(held_out.labels, minlength=K) / n
+    told = np.log(_OF_ONE_CLASS * T / np.maximum(shown, 1 / n) + 1 - _OF_ONE_CLASS)
+    by_label = arrays.put(_VOTE * told.T, np.float32)[labels]
     votes, alone = 0 * suggested, 0 * suggested
     for number, column in enumerate(arrays.put(neighbors[:, : scales[-1]].T), 1):
         votes += suggested[column]
         alone += by_label[column]
         if number in scales:
             result[1 + scales.index(number)] = xp.log(votes + before)[order].T
-    result[-1] = xp.log(alone + before)[order].T
+    result[-1] = alone[order].T
     result -= result.mean(axis=1, keepdims=True)
     return result
 
@@ -475,6 +522,7 @@ class _CleanModel:
         self.n_clearest = 0.0
         self.alike = 0.0, 0.0
         """How strongly a prior says that a class's wrong labels, and classes' noise, are alike."""
+        self.purity = _PURITY * min(1.0, (K - 1) / _OTHERS)
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -482,7 +530,13 @@ class _CleanModel:
         slopes = np.full((self.m, self.K), 0.6)
         slopes[0] = 2  # from classes that are told well: what only T can explain, T explains
         ratios = np.clip((T / np.diag(T)[:, None])[self.off], 1e-3, 0.97)
-        return np.concatenate([slopes.ravel(), np.zeros(self.K), logit(ratios)])
+        # Each class has its label's share, or none might ever be taken for some class.
+        shares, intercepts = np.diff(self.ends) / self.n, np.zeros(self.K)
+        some = slice(0, self.n, 1 + self.n // _SOME)
+        for _ in range(_BALANCING):
+            h = self.arrays.get(self.clean(slopes, intercepts, some)).mean(axis=1)
+            intercepts += np.log(shares / h)
+        return np.concatenate([slopes.ravel(), intercepts, logit(ratios)])
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
         most = max(_ROWS, _ROWS * self.arrays.larger // self.K)
@@ -532,8 +586,8 @@ class _CleanModel:
             if pure:
                 counted = np.array([self.n, self.n_clearest])
                 overlap = _LEAST_OVERLAP + 1 - values[1:] / counted
-                weights = np.append(1, _PURITY / overlap / counted)
-                penalty = _PURITY @ np.log(overlap)
+                weights = np.append(1, self.purity / overlap / counted)
+                penalty = self.purity @ np.log(overlap)
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
