@@ -37,7 +37,7 @@ _VOTE = 0.3  # of a label's log-likelihood: neighbours' labels say much the same
 _CLEAREST = 0.05  # share of each class's examples
 # A priori, overlap is as probable as 1 / its power: that of all examples, and of the clearest.
 _PURITY, _LEAST_OVERLAP = np.array([10.0, 50.0]), np.array([0.05, 0.01])
-_OTHERS = 9  # classes that an example may overlap with, for these powers; fewer have less
+_OTHERS = 9  # classes that an example may overlap with; fewer have less power, and least overlap
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
@@ -522,7 +522,9 @@ class _CleanModel:
         self.n_clearest = 0.0
         self.alike = 0.0, 0.0
         """How strongly a prior says that a class's wrong labels, and classes' noise, are alike."""
-        self.purity = _PURITY * min(1.0, (K - 1) / _OTHERS)
+        others = min(1.0, (K - 1) / _OTHERS)
+        self.purity = others * _PURITY
+        self.least_overlap = np.array([others**2, 1]) * _LEAST_OVERLAP
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
 
@@ -585,7 +587,7 @@ class _CleanModel:
             likelihood, weights, penalty = values[0], np.ones(len(values)), 0.0
             if pure:
                 counted = np.array([self.n, self.n_clearest])
-                overlap = _LEAST_OVERLAP + 1 - values[1:] / counted
+                overlap = self.least_overlap + 1 - values[1:] / counted
                 weights = np.append(1, self.purity / overlap / counted)
                 penalty = self.purity @ np.log(overlap)
             by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
