@@ -52,7 +52,8 @@ _LARGE = (0.15, 0.35)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
 # Noise on hard examples is not believed that would explain this share of all overlap, and be this
 _EXPLAINED = (0.15, 0.35)
-_ALL_SHOWN = (0.95, 1.0)  # share of the noise that triples show, in which overlap is too
+_ALL_SHOWN = (0.95, 1.0)  # share of the noise that triples show, in which overlap is too; unless
+_TELLING = (0.005, 0.0125)  # each example gains so much log-likelihood
 # Wrong labels not found where noise is heavier on hard examples, as a share of those found:
 _MISSED = (1 / 3, 0.4)  # at least, and times b
 _MOST_SHARE = 0.75  # of the triples' T
@@ -166,7 +167,8 @@ class Refinement:
         factor = np.exp(abs(self.dependence))
         where = "is hard to tell" if self.dependence > 0 else "is foretold well"
         case = (
-            f"Labels seem wrong more often where a class {where} (odds times {factor:.1f} or more)"
+            f"Labels seem wrong more often where the class {where} (odds times {factor:.1f} "
+            f"or more)"
             if abs(self.dependence) > _LARGE[0]
             else "Wrong labels are of classes that the example resembles"
         )
@@ -358,6 +360,7 @@ def _refine_in_order(
         explained = (after - before) / max(1 - before, 1e-12)
         found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
         doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
+        doubt *= 1 - _between(evidence / len(labels), _TELLING)
         believed = sure * (1 - doubt if b > 0 else 1)
         of_features = (1 - believed) * of_features + believed * mean
         prior = (1 - believed) * prior + believed * mean_prior
