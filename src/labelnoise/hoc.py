@@ -64,6 +64,7 @@ _WIDTH = 3.92  # of an interval of level .95, in standard errors
 _FEATURES_ALONE = "noise depends on the example, and triples do not tell T: see refined"
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
+_MOST_PAIRS = 5e6  # of triples with a common example, for intervals that count them
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
 SIGNS_OF_BIAS = ("fit", "ranks", "distance", "feasible")
 
@@ -517,12 +518,18 @@ class HOC(Estimator):
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
 
     def _variance_of_triples(self) -> np.ndarray:
-        """(K, K) of T; of very many classes 0, not known."""
+        """(K, K) of T; of very many classes 0, not known.
+
+        If very many triples share an example, as if none did.
+        """
         T, p = self.transition_matrix_, self.class_prior_
         if len(T) > _LARGEST_QUICK:
             return np.zeros_like(T)
+        counted, sharing = self._counted, np.bincount(self._counted["neighbors"].ravel())
+        if (sharing.astype(float) ** 2).sum() > _MOST_PAIRS:
+            counted = {}
         try:
-            ends = confidence_interval(self.consensus_, T, p, **self._counted).transition_matrix
+            ends = confidence_interval(self.consensus_, T, p, **counted).transition_matrix
         except LabelNoiseError:  # triples do not tell the rows apart
             return np.full_like(T, np.inf)
         variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2

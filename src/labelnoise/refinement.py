@@ -50,6 +50,7 @@ _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
+_POSITIVE = (0.0, 0.15)  # b is, in full at the second
 # Noise on hard examples is not believed that would explain this share of all overlap, and be this
 _EXPLAINED = (0.15, 0.35)
 _ALL_SHOWN = (0.95, 1.0)  # share of the noise that triples show, in which overlap is too; unless
@@ -78,6 +79,7 @@ _DIGITS = 4  # of the T that a search starts from
 _MOST = np.array([5.0, 1.0])  # b and c either way: few examples may seem to depend without limit
 _NEAR = 0.02  # noise rates, for it not to matter which is right
 _STRENGTHS = np.geomspace(0.1, 1e4, 41)  # of a prior that rows of T are alike
+_GENTLY = (1e-3, 1e-2, 0.1)  # parts of these strengths that come first
 _LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
 
 
@@ -331,11 +333,12 @@ def _refine_in_order(
     few = model.size <= _MOST_INTERVAL_PARAMETERS
     if few and (np.sort(T, axis=1)[:, -2] > _UNCLEAR * np.diag(T)).any():
         # The triples' T may have led there: one whose wrong labels are alike may not.
-        alike = _alike(float(prior_of_triples @ np.diag(begin)), K)
-        other = fit_first(alike, lambda: None)
-        if other[0].log_likelihood(other[1]) > model.log_likelihood(parameters):
-            model, parameters = other
+        alike = _alike(round(float(prior_of_triples @ np.diag(begin)), _DIGITS), K)
+        other, others = fit_first(alike, lambda: None)
+        if other.log_likelihood(others) > model.log_likelihood(parameters):
+            model, parameters = other, others
             T = model.result(parameters)[1]
+        del other
     step()
     T = (1 - _UNIFORM_AGAIN) * T + _UNIFORM_AGAIN / K
     model = _CleanModel(prepare(T, step=step), labels[order], begin, model.prior_labels, arrays)
@@ -357,22 +360,22 @@ def _refine_in_order(
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
         sharper, mean, mean_prior = model.result(depending, dependence)
         before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
-        explained = (after - before) / max(1 - before, 1e-12)
+        explained = (after - before) / max(1 - before, 1e-3)
         found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
         doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
         doubt *= 1 - _between(evidence / len(labels), _TELLING)
-        believed = sure * (1 - doubt if b > 0 else 1)
+        believed = sure * (1 - doubt * _between(b, _POSITIVE))
         of_features = (1 - believed) * of_features + believed * mean
         prior = (1 - believed) * prior + believed * mean_prior
-    elif few and (sparse := model.fit_sparse(parameters, prior)) is not None:
+    if few and not believed and (sparse := model.fit_sparse(parameters, prior)) is not None:
         parameters = sparse
         _, of_features, prior = model.result(parameters)
     least = prior * len(labels) < _LEAST_MASS
     of_features[least] = begin[least]
     found, shown = (_noise_rate(T, prior) for T in (of_features, of_triples))
     share = 0.0
-    if b > 0 and shown > found:
-        missed = found * max(_MISSED[0], _MISSED[1] * float(b))
+    if shown > found:
+        missed = found * max(_MISSED[0], _MISSED[1] * float(b)) * _between(b, _POSITIVE)
         share = believed * min(_MOST_SHARE, missed / (shown - found))
         share *= 1 - _between(model.alike[0], _RESEMBLING)
         by_chance = _by_chance(of_features - of_triples, prior, variance_of_triples)
@@ -455,7 +458,7 @@ def _scores(
     result[0] = linear[order].T
     # In some region the linear model may be wrong, and so its votes: labels vote by themselves too.
     shown = np.bincount(held_out.labels, minlength=K) / n
-    told = np.log(_OF_ONE_CLASS * T / np.maximum(shown, 1 / n) + 1 - _OF_ONE_CLASS)
+    told = np.log(_OF_ONE_CLASS * T / shown + 1 - _OF_ONE_CLASS)
     by_label = arrays.put(_VOTE * told.T, np.float32)[labels]
     votes, alone = 0 * suggested, 0 * suggested
     for number, column in enumerate(arrays.put(neighbors[:, : scales[-1]].T), 1):
@@ -536,7 +539,7 @@ class _CleanModel:
         slopes[0] = 2  # from classes that are told well: what only T can explain, T explains
         ratios = np.clip((T / np.diag(T)[:, None])[self.off], 1e-3, 0.97)
         # Each class has its label's share, or none might ever be taken for some class.
-        shares, intercepts = np.diff(self.ends) / self.n, np.zeros(self.K)
+        shares, intercepts = np.maximum(np.diff(self.ends), 1) / self.n, np.zeros(self.K)
         some = slice(0, self.n, 1 + self.n // _SOME)
         for _ in range(_BALANCING):
             h = self.arrays.get(self.clean(slopes, intercepts, some)).mean(axis=1)
@@ -648,7 +651,13 @@ class _CleanModel:
         left_open = draws.var(axis=0).sum() / max(apart, 1e-12)
         # Rounded, as the draws' last digits depend on the number of threads.
         self.prior_labels = round(float(np.clip(most * left_open, least, most)), 2)
-        self.alike = _how_alike(self.transition(best), draws)
+        labels, precision = _how_alike(self.transition(best), draws)
+        # A strong prior at once may lead the search astray.
+        for part in _GENTLY:
+            if part * max(labels, precision) > 1:
+                self.alike = part * labels, part * precision
+                best = self.fit(best, steps=_FIRST_STEPS)[0]
+        self.alike = labels, precision
         return self.fit(best)[0]
 
     def watch(self, parameters: np.ndarray) -> None:
