@@ -259,6 +259,16 @@ def test_two_classes_of_nearly_alike_rows(seed):
     assert transition_error(est.transition_matrix_, true_transition_matrix(y, labels, 2)) < 0.05
 
 
+def test_a_strong_prior_does_not_lead_astray():
+    """Wrong labels look alike here, by a prior worth thousands of labels, more than there are."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 6, 600)
+    X = (5 * rng.standard_normal((6, 8)))[y] + rng.standard_normal((600, 8))
+    wrong, labels = rng.random(600) < 0.4, y.copy()
+    labels[wrong] = (y[wrong] + rng.integers(1, 6, wrong.sum())) % 6
+    assert HOC().fit(X, labels).noise_rate_ == pytest.approx((labels != y).mean(), abs=0.03)
+
+
 def test_few_sources():
     """Neighbours are of different sources: of three, there are two."""
     X, y = clusters(3, 600, seed=0, separation=3.0)
