@@ -15,6 +15,7 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
 from labelnoise.solvers._model import sampling_divergence
 
+_SURELY = 3.0  # standard errors
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
 _LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
@@ -73,13 +74,21 @@ class Diagnostics(Sequence[Finding]):
 
 
 def check_matrix(
-    consensus: Consensus, T: np.ndarray, p: np.ndarray, has_label: np.ndarray, classes: np.ndarray
+    consensus: Consensus,
+    T: np.ndarray,
+    p: np.ndarray,
+    has_label: np.ndarray,
+    classes: np.ndarray,
+    chance: float = 0.0,
 ) -> list[Finding]:
-    """Whether rows of T can be told apart, to which class each belongs, and what it rests on."""
+    """Whether rows of T can be told apart, to which class each belongs, and what it rests on.
+
+    `chance` is the standard error of T's smallest singular value, if it is known.
+    """
     occurring = np.flatnonzero(has_label).tolist()
     inner = T[np.ix_(occurring, occurring)]
     least = float(np.linalg.svd(inner, compute_uv=False)[-1])
-    singular = least < _SMALL_SINGULAR_VALUE
+    singular = least < max(_SMALL_SINGULAR_VALUE, _SURELY * chance)
     findings = [
         Finding(
             "nonsingular",

@@ -512,7 +512,9 @@ class HOC(Estimator):
         self._refinement = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
         T, p, counts = found.transition_matrix, found.class_prior, self.consensus_.label_counts()
-        of_matrix = check_matrix(self.consensus_, T, p, counts > 0, self.classes_)
+        drawn = found.draws
+        chance = 0.0 if drawn is None else np.linalg.svd(drawn, compute_uv=False)[:, -1].std()
+        of_matrix = check_matrix(self.consensus_, T, p, counts > 0, self.classes_, chance)
         anew = {finding.name: finding for finding in of_matrix}
         findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
         self.diagnostics_ = Diagnostics((*findings, found.finding()))
@@ -575,7 +577,7 @@ class HOC(Estimator):
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
         >>> est.confidence_interval()
-        19.6% to 23.4% of the labels are wrong (0.95, information)
+        20.3% to 23.8% of the labels are wrong (0.95, information)
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
