@@ -459,6 +459,12 @@ def summary(results: list[dict], what: str) -> str:
             f"{np.exp(np.log(ratio[known]).mean()):.2f} | "
             f"{theirs[known].mean():.3f} ({ours[known].mean():.3f}) |"
         )
+    lines += ["\nAgainst the best peer of the cell, by features:\n"]
+    lines += ["| features | cells | not worse in | at most 1.3 times in |", "| --- " * 4 + "|"]
+    ratio, of = ours / np.array(others["the best peer of the cell"]), np.array([c[0] for c in full])
+    for features in dict.fromkeys(of.tolist()):
+        some = ratio[of == features]
+        lines.append(f"| {features} | {len(some)} | {(some <= 1).sum()} | {(some <= 1.3).sum()} |")
     return "\n".join(lines)
 
 
