@@ -56,9 +56,9 @@ def test_features_on_the_host_are_not_copied_whole(monkeypatch):
     seen = []
 
     class Watched(HeldOut):
-        def scores(self, *args):
+        def scores(self, *args, **options):
             seen.append(self)
-            return super().scores(*args)
+            return super().scores(*args, **options)
 
     monkeypatch.setattr("labelnoise.refinement.HeldOut", Watched)
     HOC().fit(*clusters(3, 300, seed=0))

@@ -226,17 +226,25 @@ class HeldOut:
                 held[rows] = self._rows(rows)
             self.held = held
 
-    def scores(self, T: np.ndarray, step: Callable[[], None] = lambda: None) -> Any:
+    def scores(
+        self,
+        T: np.ndarray,
+        *,
+        every: int = 1,
+        steps: int = 100,
+        progress: Callable[[], None] = lambda: None,
+    ) -> Any:
         """(N, K) float32 whose softmax is h, by the model that has not seen the example.
 
-        `step` is called after each fold.
+        Models are trained in so many steps at most, on one example in `every`, or fewer; `progress`
+        is called after each.
         """
         d, own, arrays = self.X.shape[1], self.fold[self.order], self.arrays
         result = arrays.empty((len(self.X), len(T)))
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            rows = rows[:: -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d))]
-            options = {"arrays": arrays, "maxiter": 100, "ftol": 1e-6}
+            rows = rows[:: max(every, -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d)))]
+            options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
             weights = arrays.put(found.astype(np.float32))
             rows = self.order[own == number]
@@ -245,7 +253,7 @@ class HeldOut:
                 for some in (rows[block] for block in row_blocks(len(rows), d)):
                     result[some] = self._rows(some) @ weights[:, :-1].T
             result[rows] += weights[:, -1]
-            step()
+            progress()
         return result
 
     def _rows(self, rows: slice | np.ndarray) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from labelnoise.linear import MOST_VALUES, HeldOut
 _FOLDS, _FEW = (5, 3), 25_000  # of fewer examples than this, and of more
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
+_LINEAR_STEPS = 40
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
@@ -43,9 +45,11 @@ _OWN_PRECISION = 3.0  # of a class's slope around the common one
 _PRIOR_LABELS = (1.0, 10.0, 20.0)  # of a class, for which the triples' T stands: least, first, most
 _UNCLEAR = 0.9  # of the diagonal's entry, that another in its row has
 _UNIFORM_AGAIN = 0.02  # as _UNIFORM, when the model is trained again
-_ROWS = 8192  # in a block
+_ROWS = 16_384  # in a block
+_WORTH_SHARING = 10_000_000  # examples times classes, for several threads to be faster than one
 _COPIES = 24  # of a number for each example and class, that a GPU has room for
 _ENOUGH = 200_000  # examples
+_TO_BEGIN = 20_000  # examples, or _LABELS[0] of each class
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.15, 0.35)  # second; and so does the size of b
@@ -66,6 +70,7 @@ _DRAWS = 500
 _MOST_OPERATIONS = 1e11  # for an information matrix; beyond it, of a part of the examples
 _STEPS = (10, 20, 170)  # of a search, between which the curvature is looked at anew
 _FIRST_STEPS = (10, 20, 30)  # of one that tells which start is better
+_NEGLIGIBLE, _EXACTNESS = 0.05, (1e-7, 1e-6)  # log-likelihood, and that of each example
 _SOME, _BALANCING = 5000, 10  # examples, and times that classes are balanced for a start
 _MOST_CURVED = 500  # parameters; of more, the curvature at the start tells too little
 _CURVATURE_OPERATIONS = 4e9
@@ -319,12 +324,14 @@ def _refine_in_order(
     C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / K, _LABELS, np.log(_C))))
     held_out = HeldOut(X, labels, C, fold % n_folds, order, arrays)
     prepare = partial(_scores, held_out, neighbors)
-    every = 1 + len(labels) // _ENOUGH  # a T to start from needs no more
+    # A T to start from needs no more.
+    every = 1 + len(labels) // min(_ENOUGH, max(_TO_BEGIN, _LABELS[0] * K))
     some = labels[order[::every]]
 
     def fit_first(T: np.ndarray, step: Callable[[], None]) -> tuple[_CleanModel, np.ndarray]:
         T = (1 - _UNIFORM) * T + _UNIFORM / K
-        model = _CleanModel(prepare(T, step=step)[:, :, ::every], some, begin, arrays=arrays)
+        scores = prepare(T, every, step)[:, :, ::every]
+        model = _CleanModel(scores, some, begin, arrays=arrays)
         # In another optimum a class may stand for a part of the next: the likelihood tells.
         return model, model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
 
@@ -341,7 +348,8 @@ def _refine_in_order(
         del other
     step()
     T = (1 - _UNIFORM_AGAIN) * T + _UNIFORM_AGAIN / K
-    model = _CleanModel(prepare(T, step=step), labels[order], begin, model.prior_labels, arrays)
+    scores = prepare(T, 1, step)
+    model = _CleanModel(scores, labels[order], begin, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
     clean, of_features, prior = model.result(parameters)
@@ -439,15 +447,16 @@ class _Dependence:
 
 
 def _scores(
-    held_out: HeldOut, neighbors: np.ndarray, T: np.ndarray, step: Callable[[], None]
+    held_out: HeldOut, neighbors: np.ndarray, T: np.ndarray, every: int, step: Callable[[], None]
 ) -> Any:
     """(m, K, N) log-scores of each clean class, in order.
 
-    By features, by so many neighbours, by their labels alone.
+    By features, of models that are trained on one example in `every`; by so many neighbours; by
+    their labels alone.
     """
     arrays, (n, K) = held_out.arrays, (len(neighbors), len(T))
     xp, labels, order = arrays.xp, arrays.put(held_out.labels), arrays.put(held_out.order)
-    linear = held_out.scores(T, step)
+    linear = held_out.scores(T, every=every, steps=_LINEAR_STEPS, progress=step)
     suggested = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
     suggested *= arrays.put(T.T, np.float32)[labels]
     suggested /= suggested.sum(axis=1, keepdims=True)
@@ -486,16 +495,16 @@ class _Explained(NamedTuple):
     """Chance that it is right."""
     posterior: Any
     """Chance of each clean class, given the label too."""
-    weight: Any
-    """The product of the last two."""
     likely: Any
     """(rows,) chance of the label."""
 
-    def by_dependence(self, label: int, rows: slice, dependence: _Dependence) -> tuple[Any, Any]:
-        """(rows,) derivatives of the log-likelihood by b and by c."""
+    def by_dependence(
+        self, weight: Any, label: int, rows: slice, dependence: _Dependence
+    ) -> tuple[Any, Any]:
+        """(rows,) derivatives of the log-likelihood by b and by c; weight is posterior * right."""
         wrong, likeness = 1 - self.posterior[label], dependence.likeness[:, rows]
-        by_b = dependence.rank[rows] * (wrong - (self.weight * self.total).sum(axis=0))
-        expected = (self.weight * (self.ratios @ (self.odds * likeness))).sum(axis=0)
+        by_b = dependence.rank[rows] * (wrong - (weight * self.total).sum(axis=0))
+        expected = (weight * (self.ratios @ (self.odds * likeness))).sum(axis=0)
         return by_b, likeness[label] * wrong - expected
 
 
@@ -524,7 +533,9 @@ class _CleanModel:
         self.happens = self.off
         """(K, K) wrong labels whose ratio is estimated: of the others it is almost 0."""
         self.clearest: Any = None
-        """(K, N) 1 for the clearest examples of a class, of which a prior says that they are."""
+        """(K, n) 1 for the clearest examples of a class, of which a prior says that they are."""
+        self.scores_of_clearest: Any = None
+        """(m, K, n)"""
         self.n_clearest = 0.0
         self.alike = 0.0, 0.0
         """How strongly a prior says that a class's wrong labels, and classes' noise, are alike."""
@@ -540,17 +551,19 @@ class _CleanModel:
         ratios = np.clip((T / np.diag(T)[:, None])[self.off], 1e-3, 0.97)
         # Each class has its label's share, or none might ever be taken for some class.
         shares, intercepts = np.maximum(np.diff(self.ends), 1) / self.n, np.zeros(self.K)
-        some = slice(0, self.n, 1 + self.n // _SOME)
+        scores = self.scores[:, :, :: 1 + self.n // _SOME]
         for _ in range(_BALANCING):
-            h = self.arrays.get(self.clean(slopes, intercepts, some)).mean(axis=1)
+            h = self.arrays.get(self.clean(slopes, intercepts, scores)).mean(axis=1)
             intercepts += np.log(shares / h)
         return np.concatenate([slopes.ravel(), intercepts, logit(ratios)])
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
+        for label, (first, end) in enumerate(pairwise(self.ends)):
+            yield from ((label, rows) for rows in self._slices(first, end))
+
+    def _slices(self, first: int, end: int) -> Iterator[slice]:
         most = max(_ROWS, _ROWS * self.arrays.larger // self.K)
-        for label in range(self.K):
-            for first in range(self.ends[label], self.ends[label + 1], most):
-                yield label, slice(first, min(first + most, self.ends[label + 1]))
+        yield from (slice(n, min(n + most, end)) for n in range(first, end, most))
 
     def unpack(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ratios = np.zeros((self.K, self.K))
@@ -559,10 +572,10 @@ class _CleanModel:
         slopes = parameters[: self.n_slopes].reshape(self.m, self.K)
         return slopes, parameters[self.n_slopes : self.n_slopes + self.K], ratios
 
-    def clean(self, slopes: np.ndarray, intercepts: np.ndarray, rows: slice) -> Any:
-        """(K, rows) h."""
+    def clean(self, slopes: np.ndarray, intercepts: np.ndarray, scores: Any) -> Any:
+        """(K, rows) h of scores (m, K, rows)."""
         xp, put = self.arrays.xp, self.arrays.put
-        h = xp.einsum("mk,mkn->kn", put(slopes, np.float32), self.scores[:, :, rows])
+        h = (put(slopes.T, np.float32)[:, None] @ scores.swapaxes(0, 1))[:, 0]
         h += put(intercepts, np.float32)[:, None]
         h -= xp.amax(h, axis=0)
         xp.exp(h, out=h)
@@ -582,21 +595,26 @@ class _CleanModel:
         By L-BFGS, in coordinates in which the likelihood curves about alike in all directions. Not
         `pure`: without the prior that examples, and the clearest above all, are of one class.
         """
-        blocks, get = list(self.blocks()), self.arrays.get
+        blocks, of_clearest = list(self.blocks()), list(self._slices(0, self.clearest.shape[1]))
+        get = self.arrays.get
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             slopes, _, ratios = self.unpack(parameters)
             of = partial(self._sums, parameters=parameters, dependence=dependence, pure=pure)
-            parts = shared(of, blocks)
+            parts = (shared if self.n * self.K > _WORTH_SHARING else map)(of, blocks)
             sums = [get(sum(values)) for values in zip(*parts, strict=True)]
             values, by_slopes, by_intercepts, by_ratios, *by_dependence = sums
             likelihood, weights, penalty = values[0], np.ones(len(values)), 0.0
             if pure:
+                parts = (self._sums_of_clearest(rows, parameters) for rows in of_clearest)
+                surely, *by_surely = (get(sum(values)) for values in zip(*parts, strict=True))
                 counted = np.array([self.n, self.n_clearest])
-                overlap = self.least_overlap + 1 - values[1:] / counted
+                overlap = self.least_overlap + 1 - np.append(values[1:], surely) / counted
                 weights = np.append(1, self.purity / overlap / counted)
                 penalty = self.purity @ np.log(overlap)
-            by_slopes, by_intercepts = weights @ by_slopes.swapaxes(0, 1), weights @ by_intercepts
+                by_slopes = np.concatenate([by_slopes, by_surely[0]], axis=1)
+                by_intercepts = np.concatenate([by_intercepts, by_surely[1]])
+            by_slopes, by_intercepts = (weights @ by_slopes).T, weights @ by_intercepts
             common = slopes.mean(axis=1, keepdims=True)
             own = slopes - common
             penalty += (_COMMON_PRECISION * (common**2).sum() + _OWN_PRECISION * (own**2).sum()) / 2
@@ -616,10 +634,11 @@ class _CleanModel:
             return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
 
         found, value = start, np.inf
+        exactness = float(np.clip(_NEGLIGIBLE / self.n, *_EXACTNESS))
         with self.arrays.sharing() as shared:
             for most in steps:
                 curvature = self._curvature(found, dependence, shared)
-                found, value, taken = _search(objective, found, curvature, most)
+                found, value, taken = _search(objective, found, curvature, most, exactness)
                 if taken < most:
                     break
         return found, -value * self.n
@@ -661,16 +680,23 @@ class _CleanModel:
         return self.fit(best)[0]
 
     def watch(self, parameters: np.ndarray) -> None:
-        """Find the clearest twentieth of each class's examples, and all that are as clear."""
+        """Find the clearest twentieth of each class's examples, and all that are as clear.
+
+        Where that is more than a quarter of all, some of them stand for the others.
+        """
         arrays, clean = self.arrays, self.result(parameters)[0]
         shares, every = np.diff(self.ends) / self.n, 1 + self.n // _ENOUGH
         least = [
             float(arrays.xp.quantile(chance[::every], 1 - _CLEAREST * share))
             for chance, share in zip(clean, shares, strict=True)
         ]
-        self.clearest = arrays.empty((self.K, self.n))
-        self.clearest[:] = clean >= arrays.put(np.array(least, np.float32))[:, None]
-        self.n_clearest = float(self.clearest.sum(dtype=arrays.xp.float64))
+        clearest = clean >= arrays.put(np.array(least, np.float32))[:, None]
+        watched = np.flatnonzero(arrays.get(clearest.any(axis=0)))
+        watched = arrays.put(watched[:: 1 + len(watched) // max(self.n // 4, _SOME)])
+        self.clearest = arrays.empty((self.K, len(watched)))
+        self.clearest[:] = clearest[:, watched]
+        self.n_clearest = float(self.clearest.sum())
+        self.scores_of_clearest = self.scores[:, :, watched]
 
     def fit_sparse(self, parameters: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         """Fit with few wrong labels that happen, if most are such and it explains all as well.
@@ -751,7 +777,8 @@ class _CleanModel:
             label, rows = block
             rows = slice(rows.start, rows.stop, every)
             seen = self._explain((label, rows), parameters, dependence)
-            by_ratios = -seen.weight[:, None] * seen.odds
+            weight = seen.posterior * seen.right
+            by_ratios = -weight[:, None] * seen.odds
             by_ratios[:, label] += seen.h * seen.right * seen.odds[label] / seen.likely
             by_logits = seen.posterior - seen.h
             derivatives = [
@@ -760,7 +787,8 @@ class _CleanModel:
                 by_ratios[off],
             ]
             if dependence is not None:
-                derivatives.append(xp.stack(seen.by_dependence(label, rows, dependence)))
+                by_both = seen.by_dependence(weight, label, rows, dependence)
+                derivatives.append(xp.stack(by_both))
             matrix = xp.concatenate(derivatives)
             return matrix @ matrix.T
 
@@ -776,7 +804,8 @@ class _CleanModel:
         """How the examples of a block have come by their label."""
         label, rows = block
         slopes, intercepts, ratios = self.unpack(parameters)
-        h, r = self.clean(slopes, intercepts, rows), self.arrays.put(ratios, np.float32)
+        h = self.clean(slopes, intercepts, self.scores[:, :, rows])
+        r = self.arrays.put(ratios, np.float32)
         if dependence is None:
             odds = self.arrays.put(np.ones((self.K, 1), np.float32))
         else:
@@ -788,7 +817,7 @@ class _CleanModel:
         posterior = h * chance
         likely = posterior.sum(axis=0)
         posterior /= likely
-        return _Explained(h, r, odds, total, right, posterior, posterior * right, likely)
+        return _Explained(h, r, odds, total, right, posterior, likely)
 
     def _sums(
         self,
@@ -799,34 +828,49 @@ class _CleanModel:
     ) -> tuple:
         """Sums over a block: its log-likelihood and its derivatives by slopes and intercepts.
 
-        If `pure`, also the purity of all its examples, the chance that the clearest are of their
-        class, and the derivatives of both. Then the likelihood's by ratios, times the ratios, by b
-        and by c.
+        If `pure`, also the purity of its examples, and its derivatives. Then the likelihood's by
+        ratios, times the ratios, by b and by c.
         """
         label, rows = block
-        xp = self.arrays.xp
+        xp, double = self.arrays.xp, partial(self.arrays.xp.asarray, dtype=self.arrays.xp.float64)
         seen = self._explain(block, parameters, dependence)
-        own = seen.posterior.sum(axis=1, dtype=xp.float64)
+        own = double(seen.posterior.sum(axis=1))
         by_dependence = []
         if dependence is None:
-            by_ratios = -seen.ratios * seen.weight.sum(axis=1, dtype=xp.float64)[:, None]
+            by_ratios = -seen.ratios * (own[:, None] * seen.right)
         else:
-            by_ratios = -seen.ratios * xp.asarray(seen.weight @ seen.odds.T, dtype=xp.float64)
-            by_dependence = [
-                d.sum(dtype=xp.float64) for d in seen.by_dependence(label, rows, dependence)
-            ]
+            weight = seen.posterior * seen.right
+            by_ratios = -seen.ratios * double(weight @ seen.odds.T)
+            by_both = seen.by_dependence(weight, label, rows, dependence)
+            by_dependence = [d.sum(dtype=xp.float64) for d in by_both]
         by_ratios[:, label] += own
-        by_logits, values = [seen.posterior - seen.h], [xp.log(seen.likely)]
+        by_logits, values = self.arrays.empty((1 + pure, *seen.h.shape)), [xp.log(seen.likely)]
+        xp.subtract(seen.posterior, seen.h, out=by_logits[0])
         if pure:
-            purity, surely = (seen.h**2).sum(axis=0), seen.h * self.clearest[:, rows]
-            by_logits += [2 * seen.h * (seen.h - purity), surely - seen.h * surely.sum(axis=0)]
-            values += [purity, surely]
-        scores = self.scores[:, :, rows]
-        by_slopes = xp.stack([xp.einsum("kn,mkn->mk", d, scores) for d in by_logits])
-        by_intercepts = xp.stack([d.sum(axis=1, dtype=xp.float64) for d in by_logits])
+            square = seen.h * seen.h
+            values.append(square.sum(axis=0))
+            xp.multiply(seen.h, -values[1], out=by_logits[1])
+            by_logits[1] += square
+            by_logits[1] *= 2
         values = xp.stack([part.sum(dtype=xp.float64) for part in values])
-        by_slopes = xp.asarray(by_slopes, dtype=xp.float64)
+        by_slopes, by_intercepts = self._by_model(by_logits, self.scores[:, :, rows])
         return values, by_slopes, by_intercepts, by_ratios, *by_dependence
+
+    def _sums_of_clearest(self, rows: slice, parameters: np.ndarray) -> tuple:
+        """Sums over the clearest: the chance that they are of their class, and its derivatives."""
+        scores = self.scores_of_clearest[:, :, rows]
+        slopes, intercepts, _ = self.unpack(parameters)
+        h = self.clean(slopes, intercepts, scores)
+        surely = h * self.clearest[:, rows]
+        chance = surely.sum(axis=0)
+        by_logits = (surely - h * chance)[None]
+        return chance.sum(dtype=self.arrays.xp.float64), *self._by_model(by_logits, scores)
+
+    def _by_model(self, by_logits: Any, scores: Any) -> tuple[Any, Any]:
+        """Sums of derivatives by slopes (K, p, m) and intercepts (p, K), from those by logits."""
+        by_slopes = by_logits.swapaxes(0, 1) @ scores.swapaxes(0, 1).swapaxes(1, 2)
+        double = partial(self.arrays.xp.asarray, dtype=self.arrays.xp.float64)
+        return double(by_slopes), double(by_logits.sum(axis=2))
 
     def result(
         self, parameters: np.ndarray, dependence: _Dependence | None = None
@@ -887,10 +931,12 @@ def _search(
     start: np.ndarray,
     curvature: np.ndarray | None,
     steps: int,
+    exactness: float,
 ) -> tuple[np.ndarray, float, int]:
     """Parameters of the least objective, that, and the steps taken, by L-BFGS.
 
-    In coordinates z of which parameters are ``start + inv(L') z``, with L the curvature.
+    In coordinates z of which parameters are ``start + inv(L') z``, with L the curvature. A step
+    that gains less than `exactness`, relative, is the last.
     """
 
     def parameters(z: np.ndarray) -> np.ndarray:
@@ -909,7 +955,7 @@ def _search(
             gradient = solve_triangular(curvature, gradient, lower=True)
         return value, gradient
 
-    options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-7}
+    options = {"maxiter": steps, "maxcor": 20, "ftol": exactness, "gtol": 1e-7}
     search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
     found = minimize(by_z, np.zeros(len(start)), **search)
     return parameters(least[1]), float(least[0]), found.nit
