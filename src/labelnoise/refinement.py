@@ -35,7 +35,6 @@ _LINEAR_STEPS = 40
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
-_VOTE = 0.3  # of a label's log-likelihood: neighbours' labels say much the same
 _CLEAREST = 0.05  # share of each class's examples
 # A priori, overlap is as probable as 1 / its power: that of all examples, and of the clearest.
 _PURITY, _LEAST_OVERLAP = np.array([10.0, 50.0]), np.array([0.05, 0.01])
@@ -52,7 +51,7 @@ _ENOUGH = 200_000  # examples
 _TO_BEGIN = 20_000  # examples, or _LABELS[0] of each class
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
-_LARGE = (0.15, 0.35)  # second; and so does the size of b
+_LARGE = (0.12, 0.25)  # second; and so does the size of b
 _ALIKE = (0.3, 0.5)  # and c
 _POSITIVE = (0.0, 0.15)  # b is, in full at the second
 # Noise on hard examples is not believed that would explain this share of all overlap, and be this
@@ -468,7 +467,7 @@ def _scores(
     # In some region the linear model may be wrong, and so its votes: labels vote by themselves too.
     shown = np.bincount(held_out.labels, minlength=K) / n
     told = np.log(_OF_ONE_CLASS * T / shown + 1 - _OF_ONE_CLASS)
-    by_label = arrays.put(_VOTE * told.T, np.float32)[labels]
+    by_label = arrays.put(told.T, np.float32)[labels]
     votes, alone = 0 * suggested, 0 * suggested
     for number, column in enumerate(arrays.put(neighbors[:, : scales[-1]].T), 1):
         votes += suggested[column]
