@@ -8,7 +8,7 @@ of the clean class, ``q[k] = h(x)[k] T[k, y] / (T' h(x))[y]``, its gradient by t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -191,8 +191,10 @@ def noisy_posteriors(
     X = _features(X)
     labels = as_labels(y, len(X), n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
-    scores: np.ndarray = softmax(HeldOut(X, labels, C, fold).scores(np.eye(n_classes)), axis=1)
-    return scores
+    result = np.empty((len(X), n_classes), np.float32)
+    for rows, scores in HeldOut(X, labels, C, fold).scores(np.eye(n_classes)):
+        result[rows] = softmax(scores[rows], axis=1)
+    return result
 
 
 class HeldOut:
@@ -227,34 +229,29 @@ class HeldOut:
             self.held = held
 
     def scores(
-        self,
-        T: np.ndarray,
-        *,
-        every: int = 1,
-        steps: int = 100,
-        progress: Callable[[], None] = lambda: None,
-    ) -> Any:
-        """(N, K) float32 whose softmax is h, by the model that has not seen the example.
+        self, T: np.ndarray, *, every: int = 1, steps: int = 100
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """For each fold, which rows it has, and (N, K) float32 whose softmax is h of all rows.
 
-        Models are trained in so many steps at most, on one example in `every`, or fewer; `progress`
-        is called after each.
+        By a model that has not seen the fold, trained in so many steps at most, on one example in
+        `every`, or fewer.
         """
         d, own, arrays = self.X.shape[1], self.fold[self.order], self.arrays
-        result = arrays.empty((len(self.X), len(T)))
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
             rows = rows[:: max(every, -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d)))]
             options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
-            weights = arrays.put(found.astype(np.float32))
-            rows = self.order[own == number]
+            weights, result = (
+                arrays.put(found.astype(np.float32)),
+                arrays.empty((len(self.X), len(T))),
+            )
             # One thread: several would cut the product elsewhere, and round it otherwise.
             with threadpool_limits(1, "blas"):
-                for some in (rows[block] for block in row_blocks(len(rows), d)):
+                for some in row_blocks(len(self.X), d):
                     result[some] = self._rows(some) @ weights[:, :-1].T
-            result[rows] += weights[:, -1]
-            progress()
-        return result
+            result += weights[:, -1]
+            yield self.order[own == number], result
 
     def _rows(self, rows: slice | np.ndarray) -> Any:
         """Standardised."""

@@ -36,8 +36,9 @@ _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean cl
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
 _CLEAREST = 0.05  # share of each class's examples
-# A priori, overlap is as probable as 1 / its power: that of all examples, and of the clearest.
-_PURITY, _LEAST_OVERLAP = np.array([10.0, 50.0]), np.array([0.05, 0.01])
+# A priori, overlap is as probable as 1 / its power: that of all examples; of the clearest, with
+_PURITY, _MOST_PURITY = 10.0, 50.0  # the square root of their number as a power, or this
+_LEAST_OVERLAP = np.array([0.05, 0.01])
 _OTHERS = 9  # classes that an example may overlap with; fewer have less power, and least overlap
 _COMMON_PRECISION = 0.001  # of slopes a priori: classes may be as sharp as they are
 _OWN_PRECISION = 3.0  # of a class's slope around the common one
@@ -454,27 +455,31 @@ def _scores(
     their labels alone.
     """
     arrays, (n, K) = held_out.arrays, (len(neighbors), len(T))
-    xp, labels, order = arrays.xp, arrays.put(held_out.labels), arrays.put(held_out.order)
-    linear = held_out.scores(T, every=every, steps=_LINEAR_STEPS, progress=step)
-    suggested = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
-    suggested *= arrays.put(T.T, np.float32)[labels]
-    suggested /= suggested.sum(axis=1, keepdims=True)
-    share = suggested.mean(axis=0, dtype=xp.float64)
-    before = xp.asarray(_VOTES_BEFORE * K * share + 1e-6, dtype=xp.float32)
+    xp, labels = arrays.xp, arrays.put(held_out.labels)
     scales = sorted({min(most, neighbors.shape[1]) for most in SCALES})
-    result = arrays.empty((2 + len(scales), K, n))
-    result[0] = linear[order].T
     # In some region the linear model may be wrong, and so its votes: labels vote by themselves too.
     shown = np.bincount(held_out.labels, minlength=K) / n
     told = np.log(_OF_ONE_CLASS * T / shown + 1 - _OF_ONE_CLASS)
-    by_label = arrays.put(told.T, np.float32)[labels]
-    votes, alone = 0 * suggested, 0 * suggested
-    for number, column in enumerate(arrays.put(neighbors[:, : scales[-1]].T), 1):
-        votes += suggested[column]
-        alone += by_label[column]
-        if number in scales:
-            result[1 + scales.index(number)] = xp.log(votes + before)[order].T
-    result[-1] = alone[order].T
+    by_label, by_class = arrays.put(told.T, np.float32)[labels], arrays.put(T.T, np.float32)[labels]
+    place = np.empty(n, np.int64)
+    place[held_out.order] = np.arange(n)
+    result = arrays.empty((2 + len(scales), K, n))
+    for rows, linear in held_out.scores(T, every=every, steps=_LINEAR_STEPS):
+        own = arrays.put(place[rows])
+        suggested = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
+        suggested *= by_class
+        suggested /= suggested.sum(axis=1, keepdims=True)
+        share = suggested.mean(axis=0, dtype=xp.float64)
+        before = xp.asarray(_VOTES_BEFORE * K * share + 1e-6, dtype=xp.float32)
+        result[0][:, own] = linear[arrays.put(rows)].T
+        votes, alone = 0 * suggested[: len(rows)], 0 * suggested[: len(rows)]
+        for number, column in enumerate(arrays.put(neighbors[rows, : scales[-1]].T), 1):
+            votes += suggested[column]
+            alone += by_label[column]
+            if number in scales:
+                result[1 + scales.index(number)][:, own] = xp.log(votes + before).T
+        result[-1][:, own] = alone.T
+        step()
     result -= result.mean(axis=1, keepdims=True)
     return result
 
@@ -539,7 +544,8 @@ class _CleanModel:
         self.alike = 0.0, 0.0
         """How strongly a prior says that a class's wrong labels, and classes' noise, are alike."""
         others = min(1.0, (K - 1) / _OTHERS)
-        self.purity = others * _PURITY
+        of_clearest = min(_MOST_PURITY, np.sqrt(_CLEAREST * self.n))
+        self.purity = others**1.5 * np.array([_PURITY, of_clearest])
         self.least_overlap = np.array([others**2, 1]) * _LEAST_OVERLAP
         self.n_slopes = self.m * K
         self.size = self.n_slopes + K * K
