@@ -28,7 +28,7 @@ from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.linear import MOST_VALUES, HeldOut
 
-_FOLDS, _FEW = (5, 3), 25_000  # of fewer examples than this, and of more
+_FOLDS = 5
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
 _LINEAR_STEPS = 40
@@ -312,7 +312,7 @@ def _refine_in_order(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    n_folds = min(_FOLDS[len(labels) >= _FEW], 1 + fold.max())
+    n_folds = min(_FOLDS, 1 + fold.max())
     steps = 2 * n_folds + 3
     done = iter(range(1, steps + 1))
 
