@@ -577,7 +577,7 @@ class HOC(Estimator):
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
         >>> est.confidence_interval()
-        20.3% to 23.8% of the labels are wrong (0.95, information)
+        20.2% to 23.8% of the labels are wrong (0.95, information)
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):

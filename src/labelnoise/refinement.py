@@ -219,8 +219,8 @@ def refine(
     Notes
     -----
     A linear model, trained with the triples' T as a last layer, tells the clean class of examples
-    that it was not trained on. Neighbours then vote, each with the clean class that its features
-    and its label suggest, and once more by their labels alone. The model of the clean class is a
+    that it was not trained on. Neighbours then vote, each with the clean class that this model and
+    the neighbour's label suggest, and once more by their labels alone. The model of the clean class is a
     softmax of these scores, weighted by a slope for each, and class; slopes and T together maximise
     the likelihood of the labels. No score of an example has seen its own label. With the T that is
     found, all this is done again. What the labels leave open, a prior decides: classes overlap
