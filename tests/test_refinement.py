@@ -8,6 +8,8 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit, logit, softmax
 
 from labelnoise import HOC, LabelNoiseError, transition_error
+from labelnoise.linear import HeldOut
+from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip, symmetric
 from labelnoise.refinement import (
     _MOST,
@@ -15,6 +17,7 @@ from labelnoise.refinement import (
     _CleanModel,
     _Dependence,
     _how_alike,
+    _scores,
     _to_begin_with,
 )
 from labelnoise.scores import true_transition_matrix
@@ -81,6 +84,24 @@ def test_features_need_not_be_linear():
     noisy = symmetric(y, 0.3, random_state=1)
     est = HOC(metric="euclidean").fit(X, noisy.labels)
     assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.05
+
+
+def test_no_score_has_seen_the_own_label():
+    """Neither that of the features, nor votes; the label alone changes P(y), by 1 / N."""
+    X, y = clusters(3, 300, seed=0, separation=0.5)
+    labels, T = symmetric(y, 0.3, random_state=0).labels, symmetric_matrix(3, 0.3)
+    near, fold = nearest_neighbors(X, 18).indices, np.arange(len(X)) % 5
+
+    def scores(labels):
+        return _scores(HeldOut(X, labels, 0.3, fold), near, T, 1, lambda: None)
+
+    as_given = scores(labels)
+    for example in range(5):
+        other = labels.copy()
+        other[example] = (other[example] + 1) % 3
+        changed = np.abs(scores(other) - as_given)
+        assert changed[:, :, example].max() < 0.02
+        assert changed.max() > 0.1
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
