@@ -220,10 +220,10 @@ def refine(
     -----
     A linear model, trained with the triples' T as a last layer, tells the clean class of examples
     that it was not trained on. Neighbours then vote, each with the clean class that this model and
-    the neighbour's label suggest, and once more by their labels alone. The model of the clean class is a
-    softmax of these scores, weighted by a slope for each, and class; slopes and T together maximise
-    the likelihood of the labels. No score of an example has seen its own label. With the T that is
-    found, all this is done again. What the labels leave open, a prior decides: classes overlap
+    the neighbour's label suggest, and once more by their labels alone. The model of the clean
+    class is a softmax of these scores, weighted by a slope for each, and class; slopes and T
+    together maximise the likelihood of the labels. No score of an example has seen its own label.
+    With the T that is found, all this is done again. What the labels leave open, a prior decides: classes overlap
     little, the clearest twentieth of each class's examples is of that class, wrong labels are as
     alike as the estimate makes probable, and some more labels of each class are as the triples' T
     would have them, 1 to 20, the more the wider T's intervals are. If most wrong labels are in few
