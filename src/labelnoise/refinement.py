@@ -223,10 +223,10 @@ def refine(
     the neighbour's label suggest, and once more by their labels alone. The model of the clean
     class is a softmax of these scores, weighted by a slope for each, and class; slopes and T
     together maximise the likelihood of the labels. No score of an example has seen its own label.
-    With the T that is found, all this is done again. What the labels leave open, a prior decides: classes overlap
-    little, the clearest twentieth of each class's examples is of that class, wrong labels are as
-    alike as the estimate makes probable, and some more labels of each class are as the triples' T
-    would have them, 1 to 20, the more the wider T's intervals are. If most wrong labels are in few
+    With the T that is found, all this is done again. What the labels leave open, a prior decides:
+    classes overlap little, the clearest twentieth of each class's examples is of that class, wrong
+    labels are as alike as the estimate makes probable, and some more labels of each class are as
+    the triples' T would have them, 1 to 20, the more the wider T's intervals are. If most wrong labels are in few
     entries of T, and the others may as well be 0, they are. The result is the T of these examples:
     what their features and labels make of their classes is counted.
 
