@@ -226,9 +226,9 @@ def refine(
     With the T that is found, all this is done again. What the labels leave open, a prior decides:
     classes overlap little, the clearest twentieth of each class's examples is of that class, wrong
     labels are as alike as the estimate makes probable, and some more labels of each class are as
-    the triples' T would have them, 1 to 20, the more the wider T's intervals are. If most wrong labels are in few
-    entries of T, and the others may as well be 0, they are. The result is the T of these examples:
-    what their features and labels make of their classes is counted.
+    the triples' T would have them, 1 to 20, the more the wider T's intervals are. If most wrong
+    labels are in few entries of T, and the others may as well be 0, they are. The result is the T
+    of these examples: what their features and labels make of their classes is counted.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
