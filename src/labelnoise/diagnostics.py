@@ -15,7 +15,7 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
 from labelnoise.solvers._model import sampling_divergence
 
-_SURELY = 3.0  # standard errors
+SURELY = 3.0  # standard errors
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
 _LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
@@ -88,7 +88,7 @@ def check_matrix(
     occurring = np.flatnonzero(has_label).tolist()
     inner = T[np.ix_(occurring, occurring)]
     least = float(np.linalg.svd(inner, compute_uv=False)[-1])
-    singular = least < max(_SMALL_SINGULAR_VALUE, _SURELY * chance)
+    singular = least < max(_SMALL_SINGULAR_VALUE, SURELY * chance)
     findings = [
         Finding(
             "nonsingular",

@@ -22,6 +22,7 @@ from labelnoise._estimator import (
 from labelnoise._labels import class_names, encode_labels
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import (
+    SURELY,
     Diagnostics,
     Finding,
     check_duplicates,
@@ -56,8 +57,8 @@ SCALES = (2, 6, 18)  # so many nearest neighbours vote when T is refined
 LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
 _LEAST_EXAMPLES = 10  # for each class, on average
 
-_BY_CHANCE = 0.25  # a row of the triples' T may have its maximum off the diagonal by so much, or
-_SURELY = 3.0  # by so many standard errors; or
+# A row of the triples' T may have its maximum off the diagonal by SURELY standard errors, or
+_BY_CHANCE = 0.25  # by so much; or
 _AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
 _ENOUGH_ELSEWHERE = 0.5  # of a class of mean size, for such rows to count
 _WIDTH = 3.92  # of an interval of level .95, in standard errors
@@ -504,7 +505,7 @@ class HOC(Estimator):
         # The model's ratios have the maxima of rows on the diagonal: it is not believed where it is
         # about to have one elsewhere, and the triples surely do.
         refined, highest = found.of_features, T.argmax(axis=1)
-        by_chance = _SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
+        by_chance = SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
         elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
         elsewhere &= T.max(axis=1) - np.diag(T) > np.maximum(_BY_CHANCE, by_chance)
         if p @ elsewhere > _ENOUGH_ELSEWHERE / len(p):

@@ -242,10 +242,8 @@ class HeldOut:
             rows = rows[:: max(every, -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d)))]
             options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
-            weights, result = (
-                arrays.put(found.astype(np.float32)),
-                arrays.empty((len(self.X), len(T))),
-            )
+            weights = arrays.put(found.astype(np.float32))
+            result = arrays.empty((len(self.X), len(T)))
             # One thread: several would cut the product elsewhere, and round it otherwise.
             with threadpool_limits(1, "blas"):
                 for some in row_blocks(len(self.X), d):

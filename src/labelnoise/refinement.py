@@ -530,6 +530,7 @@ class _CleanModel:
     ) -> None:
         K, self.expected, self.prior_labels = len(of_triples), of_triples, prior_labels
         self.arrays, self.scores = arrays, arrays.put(scores)
+        self.double = partial(arrays.xp.asarray, dtype=arrays.xp.float64)
         # Labels are sorted, so that a block has one column of T.
         self.ends = np.searchsorted(labels, np.arange(K + 1))
         self.m, self.K, self.n = len(scores), K, len(labels)
@@ -837,15 +838,15 @@ class _CleanModel:
         ratios, times the ratios, by b and by c.
         """
         label, rows = block
-        xp, double = self.arrays.xp, partial(self.arrays.xp.asarray, dtype=self.arrays.xp.float64)
+        xp = self.arrays.xp
         seen = self._explain(block, parameters, dependence)
-        own = double(seen.posterior.sum(axis=1))
+        own = self.double(seen.posterior.sum(axis=1))
         by_dependence = []
         if dependence is None:
             by_ratios = -seen.ratios * (own[:, None] * seen.right)
         else:
             weight = seen.posterior * seen.right
-            by_ratios = -seen.ratios * double(weight @ seen.odds.T)
+            by_ratios = -seen.ratios * self.double(weight @ seen.odds.T)
             by_both = seen.by_dependence(weight, label, rows, dependence)
             by_dependence = [d.sum(dtype=xp.float64) for d in by_both]
         by_ratios[:, label] += own
@@ -874,8 +875,7 @@ class _CleanModel:
     def _by_model(self, by_logits: Any, scores: Any) -> tuple[Any, Any]:
         """Sums of derivatives by slopes (K, p, m) and intercepts (p, K), from those by logits."""
         by_slopes = by_logits.swapaxes(0, 1) @ scores.swapaxes(0, 1).swapaxes(1, 2)
-        double = partial(self.arrays.xp.asarray, dtype=self.arrays.xp.float64)
-        return double(by_slopes), double(by_logits.sum(axis=2))
+        return self.double(by_slopes), self.double(by_logits.sum(axis=2))
 
     def result(
         self, parameters: np.ndarray, dependence: _Dependence | None = None
