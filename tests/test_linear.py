@@ -13,7 +13,13 @@ from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
 
 from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, linear, transition_error
-from labelnoise.linear import ForwardClassifier, HeldOut, fit_transition_layer, noisy_posteriors
+from labelnoise.linear import (
+    ForwardClassifier,
+    HeldOut,
+    columns_with_products,
+    fit_transition_layer,
+    noisy_posteriors,
+)
 from labelnoise.noise import pair_flip, symmetric
 from tests.conftest import clusters, pair_matrix, symmetric_matrix
 
@@ -254,3 +260,35 @@ def test_volume_prefers_a_small_determinant(data):
     assert volumes[0] > volumes[1] > volumes[2]
     with pytest.raises(LabelNoiseError, match="with volume = 1"):
         fit_transition_layer(X, noisy, 4, volume=1)
+
+
+def test_products_of_features(rng):
+    """Of two features each, of standardised ones within three deviations; squares have mean 0."""
+    X = rng.standard_normal((1000, 3)) * [1, 5, 0.1] + [0, 7, 1]
+    X[0] = 100  # outlying
+    labels = rng.integers(0, 2, 1000)
+    held_out = HeldOut(X, labels, 1.0, np.arange(1000) % 2, products=True)
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    within = np.clip(z, -3, 3)
+    products = [within[:, i] * within[:, j] - (i == j) for i in range(3) for j in range(i, 3)]
+    expected = np.column_stack([z, *products])
+    np.testing.assert_allclose(held_out._rows(slice(0, 1000)), expected, atol=1e-5)
+    np.testing.assert_allclose(held_out._rows(np.array([5, 2])), expected[[5, 2]], atol=1e-5)
+    assert HeldOut(X, labels, 1.0, np.arange(1000) % 2).width == 3
+
+
+@pytest.mark.parametrize(("d", "expected"), [(1, 2), (30, 495), (31, 31)])
+def test_products_where_features_are_few(d, expected):
+    assert columns_with_products(d) == expected
+
+
+def test_likelihood_is_of_labels_not_seen(rng):
+    """Where features tell nothing, it is that of their shares, and no better for more features."""
+    labels, T = np.arange(3000) % 3, np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+    X = rng.standard_normal((3000, 20))
+    plain, rich = (
+        HeldOut(X, labels, 1.0, np.arange(3000) // 3 % 5, products=products).log_likelihood(T)
+        for products in (False, True)
+    )
+    assert rich < plain < -3000 * np.log(3)
+    assert plain == pytest.approx(-3000 * np.log(3), rel=0.02)

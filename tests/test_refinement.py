@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit, logit, softmax
 
 from labelnoise import HOC, LabelNoiseError, transition_error
+from labelnoise._arrays import HOST
 from labelnoise.linear import HeldOut
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip, symmetric
@@ -17,6 +18,7 @@ from labelnoise.refinement import (
     _CleanModel,
     _Dependence,
     _how_alike,
+    _linear_models,
     _scores,
     _to_begin_with,
 )
@@ -84,6 +86,29 @@ def test_features_need_not_be_linear():
     noisy = symmetric(y, 0.3, random_state=1)
     est = HOC(metric="euclidean").fit(X, noisy.labels)
     assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.05
+
+
+def test_classes_that_differ_in_spread():
+    """A narrow class within a wide one: the wide one's neighbours are of the narrow, but products
+    of features tell them apart.
+    """
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 6000)
+    X = rng.standard_normal((6000, 12)) * np.where(y, 1, 2)[:, None]
+    noisy = symmetric(y, 0.2, random_state=1)
+    est = HOC(metric="euclidean").fit(X, noisy.labels)
+    assert transition_error(est.triples_transition_matrix_, noisy.transition_matrix) > 0.1
+    assert transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.03
+
+
+def test_products_only_where_they_tell_labels_better(overlapping):
+    """Classes that lie apart differ by lines: products would only add chance."""
+    X, y = overlapping
+    T, order = symmetric_matrix(K, 0.2), np.argsort(y, kind="stable")
+    fold = np.arange(len(y)) % 5
+    for spread, width in ((1, X.shape[1]), (1 + y[:, None], X.shape[1] * (X.shape[1] + 3) // 2)):
+        labels = class_conditional(y, T, random_state=0).labels
+        assert _linear_models(spread * X, labels, T, fold, order, 1, HOST).width == width
 
 
 def test_no_score_has_seen_the_own_label():

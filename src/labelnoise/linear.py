@@ -38,6 +38,9 @@ _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
 _MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
 _SHARES, _SHARE_ROWS = 8, (1024, 8192)  # that threads work on: so many, within these bounds
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
+_MOST_COLUMNS = 512  # of features and their products
+_SCORED_ROWS = 1024  # at a time
+_OUTLYING = 3.0  # deviations, beyond which a feature's products do not grow
 
 
 class ForwardClassifier(ClassifierMixin, BaseEstimator):
@@ -202,7 +205,8 @@ class HeldOut:
 
     `fold` (N,) has numbers from 0 on; `order` (N,) is that in which examples are trained on, as
     rounding depends on it. X may be on disk: a model is trained on at most 200,000 rows, and a
-    gigabyte. A GPU holds all of it if there is room.
+    gigabyte. A GPU holds all of it if there is room. With `products`, the models are linear in the
+    products of two features too, where these are few: classes that are normal differ by such.
     """
 
     def __init__(
@@ -213,18 +217,21 @@ class HeldOut:
         fold: np.ndarray,
         order: np.ndarray | None = None,
         arrays: Arrays = HOST,
+        *,
+        products: bool = False,
     ) -> None:
         self.X, self.labels, self.C, self.fold, self.arrays = X, labels, C, fold, arrays
         self.order = np.arange(len(X)) if order is None else order
+        self.width = columns_with_products(X.shape[1]) if products else X.shape[1]
         mean, deviation = _mean_and_deviation(X, arrays)
         # Rows in another order have the same mean but for rounding, which the search would magnify.
         scale = deviation.astype(np.float32).astype(np.float64)
         self.mean = arrays.put(np.round(mean / scale, 6) * scale)
         self.scale = arrays.put(scale)
         self.held = None
-        if arrays.device is not None and 4 * X.size < arrays.free:
-            held = arrays.empty(X.shape)
-            for rows in row_blocks(*X.shape):
+        if arrays.device is not None and 4 * len(X) * self.width < arrays.free:
+            held = arrays.empty((len(X), self.width))
+            for rows in row_blocks(*held.shape):
                 held[rows] = self._rows(rows)
             self.held = held
 
@@ -236,29 +243,60 @@ class HeldOut:
         By a model that has not seen the fold, trained in so many steps at most, on one example in
         `every`, or fewer.
         """
-        d, own, arrays = self.X.shape[1], self.fold[self.order], self.arrays
+        own, arrays = self.fold[self.order], self.arrays
+        block = arrays.larger * _SCORED_ROWS
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            rows = rows[:: max(every, -(-len(rows) // min(_MOST_TRAINED, MOST_VALUES // d)))]
+            most = min(_MOST_TRAINED, MOST_VALUES // self.width)
+            rows = rows[:: max(every, -(-len(rows) // most))]
             options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
             weights = arrays.put(found.astype(np.float32))
             result = arrays.empty((len(self.X), len(T)))
-            # One thread: several would cut the product elsewhere, and round it otherwise.
+            # One thread, whatever the memory: others would cut the product elsewhere, and round it
+            # otherwise.
             with threadpool_limits(1, "blas"):
-                for some in row_blocks(len(self.X), d):
+                for start in range(0, len(self.X), block):
+                    some = slice(start, start + block)
                     result[some] = self._rows(some) @ weights[:, :-1].T
             result += weights[:, -1]
             yield self.order[own == number], result
 
+    def log_likelihood(self, T: np.ndarray, **options: int) -> float:
+        """Of all labels, by models that have not seen them; with options of `scores`."""
+        arrays, total = self.arrays, 0.0
+        for rows, scores in self.scores(T, **options):
+            clean = softmax(arrays.get(scores[arrays.put(rows)]).astype(np.float64), axis=1)
+            total += np.log((clean * T.T[self.labels[rows]]).sum(axis=1)).sum()
+        return float(total)
+
     def _rows(self, rows: slice | np.ndarray) -> Any:
-        """Standardised."""
+        """Standardised, and their products."""
         if self.held is not None:
             return self.held[rows]
-        x = self.arrays.put(_exact(self.X[rows], copy=isinstance(rows, slice)))
+        xp, put = self.arrays.xp, self.arrays.put
+        x = put(_exact(self.X[rows], copy=isinstance(rows, slice)))
         x -= self.mean
         x /= self.scale
-        return self.arrays.xp.asarray(x, dtype=self.arrays.xp.float32)
+        x = xp.asarray(x, dtype=xp.float32)
+        d = x.shape[1]
+        if self.width == d:
+            return x
+        result = self.arrays.empty((len(x), self.width))
+        result[:, :d] = x
+        xp.clip(x, -_OUTLYING, _OUTLYING, out=x)
+        end = d
+        for column in range(d):
+            start, end = end, end + d - column
+            xp.multiply(x[:, column:], x[:, column, None], out=result[:, start:end])
+            result[:, start] -= 1  # the mean of a square
+        return result
+
+
+def columns_with_products(d: int) -> int:
+    """How many columns d features have with their products; d, if that were too many."""
+    columns = d * (d + 3) // 2
+    return columns if columns <= _MOST_COLUMNS else d
 
 
 def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:

@@ -26,12 +26,12 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import MOST_VALUES, HeldOut
+from labelnoise.linear import MOST_VALUES, HeldOut, columns_with_products
 
 _FOLDS = 5
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
-_LINEAR_STEPS = 40
+_LINEAR_STEPS = 25
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
@@ -53,7 +53,7 @@ _TO_BEGIN = 20_000  # examples, or _LABELS[0] of each class
 _LEAST_MASS = 5.0  # examples of a class for it to have a row of its own
 _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence counts, in full at the
 _LARGE = (0.12, 0.25)  # second; and so does the size of b
-_ALIKE = (0.3, 0.5)  # and c
+_ATTRACTED = (0.3, 0.5)  # and c
 _POSITIVE = (0.0, 0.15)  # b is, in full at the second
 # Noise on hard examples is not believed that would explain this share of all overlap, and be this
 _EXPLAINED = (0.15, 0.35)
@@ -246,7 +246,8 @@ def refine(
     classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
     number = np.argsort(classes)
     both = np.ix_(classes, classes)
-    needed = 4 * (_COPIES * len(X) * len(classes) + 3 * min(X.size, MOST_VALUES))
+    trained = min(len(X) * columns_with_products(X.shape[1]), MOST_VALUES)
+    needed = 4 * (_COPIES * len(X) * len(classes) + 3 * trained)
     arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
     with arrays.in_full():
         found = _refine_in_order(
@@ -272,7 +273,7 @@ def _to_begin_with(T: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> np
     right = float(prior @ np.diag(T))
     if np.isinf(variance).any():  # triples tell nothing, and no way leads from a T that does not
         right = (1 + 1 / len(T)) / 2
-    alike = _alike(right, len(T))
+    alike = _symmetric(right, len(T))
     share = min(1.0, _by_chance(T - alike, prior, variance))
     T = (1 - share) * T + share * alike
     T += np.diag(T.max(axis=1) - np.diag(T))
@@ -282,7 +283,7 @@ def _to_begin_with(T: np.ndarray, prior: np.ndarray, variance: np.ndarray) -> np
     return result
 
 
-def _alike(right: float, K: int) -> np.ndarray:
+def _symmetric(right: float, K: int) -> np.ndarray:
     """T (K, K) of symmetric noise."""
     return np.where(np.eye(K, dtype=bool), right, (1 - right) / (K - 1))
 
@@ -305,15 +306,9 @@ def _refine_in_order(
     progress: Callable[[int, int], None] | None,
     arrays: Arrays,
 ) -> Refinement:
-    K = len(of_triples)
-    if sources is None:  # by place in the class, whatever the classes' order
-        counts = np.bincount(labels, minlength=K)
-        fold = np.empty_like(order)
-        fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
-    else:
-        fold = np.unique(sources, return_inverse=True)[1]
-    n_folds = min(_FOLDS, 1 + fold.max())
-    steps = 2 * n_folds + 3
+    K, n = len(of_triples), len(labels)
+    fold = _folds(labels, order, sources)
+    steps = 2 * (1 + fold.max()) + 3
     done = iter(range(1, steps + 1))
 
     def step() -> None:
@@ -321,17 +316,15 @@ def _refine_in_order(
             progress(next(done), steps)
 
     begin = _to_begin_with(of_triples, prior_of_triples, variance_of_triples)
-    C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / K, _LABELS, np.log(_C))))
-    held_out = HeldOut(X, labels, C, fold % n_folds, order, arrays)
+    # A T to start from needs no more examples.
+    every = 1 + n // min(_ENOUGH, max(_TO_BEGIN, _LABELS[0] * K))
+    held_out = _linear_models(X, labels, _less_sure(begin, _UNIFORM), fold, order, every, arrays)
     prepare = partial(_scores, held_out, neighbors)
-    # A T to start from needs no more.
-    every = 1 + len(labels) // min(_ENOUGH, max(_TO_BEGIN, _LABELS[0] * K))
-    some = labels[order[::every]]
 
     def fit_first(T: np.ndarray, step: Callable[[], None]) -> tuple[_CleanModel, np.ndarray]:
-        T = (1 - _UNIFORM) * T + _UNIFORM / K
+        T = _less_sure(T, _UNIFORM)
         scores = prepare(T, every, step)[:, :, ::every]
-        model = _CleanModel(scores, some, begin, arrays=arrays)
+        model = _CleanModel(scores, labels[order[::every]], begin, arrays=arrays)
         # In another optimum a class may stand for a part of the next: the likelihood tells.
         return model, model.fit_best([model.start(np.full((K, K), 1 / K)), model.start(T)])
 
@@ -340,58 +333,37 @@ def _refine_in_order(
     few = model.size <= _MOST_INTERVAL_PARAMETERS
     if few and (np.sort(T, axis=1)[:, -2] > _UNCLEAR * np.diag(T)).any():
         # The triples' T may have led there: one whose wrong labels are alike may not.
-        alike = _alike(round(float(prior_of_triples @ np.diag(begin)), _DIGITS), K)
-        other, others = fit_first(alike, lambda: None)
+        right = round(float(prior_of_triples @ np.diag(begin)), _DIGITS)
+        other, others = fit_first(_symmetric(right, K), lambda: None)
         if other.log_likelihood(others) > model.log_likelihood(parameters):
             model, parameters = other, others
             T = model.result(parameters)[1]
         del other
     step()
-    T = (1 - _UNIFORM_AGAIN) * T + _UNIFORM_AGAIN / K
-    scores = prepare(T, 1, step)
-    model = _CleanModel(scores, labels[order], begin, model.prior_labels, arrays)
+    T = _less_sure(T, _UNIFORM_AGAIN)
+    model = _CleanModel(prepare(T, 1, step), labels[order], begin, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
-    clean, of_features, prior = model.result(parameters)
-    dependence = _Dependence.of(clean, arrays)
-    # What overlap explains as well is no dependence, so here it is as large as it likes.
-    soft, value = model.fit(parameters, pure=False)
-    depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
+    case = _which_case(model, parameters, of_triples)
     step()
-    by_prior = of_features - model.result(soft)[1]
-    (b, c), evidence = _bounded(depending), gained - value
-    significant = _between(evidence, _SIGNIFICANT)
-    by_b, by_c = significant * _between(abs(b), _LARGE), significant * _between(c, _ALIKE)
-    sure = max(by_b, by_c)
-    believed = 0.0
-    if sure:
-        depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
-        sharper, mean, mean_prior = model.result(depending, dependence)
-        before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
-        explained = (after - before) / max(1 - before, 1e-3)
-        found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
-        doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
-        doubt *= 1 - _between(evidence / len(labels), _TELLING)
-        believed = sure * (1 - doubt * _between(b, _POSITIVE))
-        of_features = (1 - believed) * of_features + believed * mean
-        prior = (1 - believed) * prior + believed * mean_prior
-    if few and not believed and (sparse := model.fit_sparse(parameters, prior)) is not None:
+    of_features, prior = case.transition_matrix, case.class_prior
+    if few and not case.believed and (sparse := model.fit_sparse(parameters, prior)) is not None:
         parameters = sparse
         _, of_features, prior = model.result(parameters)
-    least = prior * len(labels) < _LEAST_MASS
+    least = prior * n < _LEAST_MASS
     of_features[least] = begin[least]
     found, shown = (_noise_rate(T, prior) for T in (of_features, of_triples))
     share = 0.0
     if shown > found:
-        missed = found * max(_MISSED[0], _MISSED[1] * float(b)) * _between(b, _POSITIVE)
-        share = believed * min(_MOST_SHARE, missed / (shown - found))
+        share = case.missing(found) / (shown - found)
+        share = case.believed * min(_MOST_SHARE, share)
         share *= 1 - _between(model.alike[0], _RESEMBLING)
         by_chance = _by_chance(of_features - of_triples, prior, variance_of_triples)
         share *= max(0.0, 1 - _WITHIN * by_chance)
     draws = None
     if few:
         # Around the T that was taken; what the prior of overlap does to it is one standard error.
-        more = np.random.default_rng(1).standard_normal(_DRAWS)[:, None, None] * by_prior
+        more = np.random.default_rng(1).standard_normal(_DRAWS)[:, None, None] * case.by_prior
         # Drawn ratios are cut off at 0, which takes from the diagonal: it has a mean of its own.
         draws = model.draws(parameters, min(model.alike[0], _PRIOR_LABELS[0]))
         draws += of_features - np.where(model.off, model.transition(parameters), draws.mean(axis=0))
@@ -401,15 +373,100 @@ def _refine_in_order(
         prior_of_features=prior,
         of_triples=of_triples,
         prior_of_triples=prior_of_triples,
-        labels=np.bincount(labels, minlength=K) / len(labels),
-        n=len(labels),
-        depends=sure,
+        labels=np.bincount(labels, minlength=K) / n,
+        n=n,
+        depends=case.sure,
         share=share,
-        dependence=float(b),
-        attraction=float(c),
-        evidence=evidence,
+        dependence=case.b,
+        attraction=case.c,
+        evidence=case.evidence,
         draws=draws,
     )
+
+
+def _folds(labels: np.ndarray, order: np.ndarray, sources: np.ndarray | None) -> np.ndarray:
+    """(N,) numbers of folds: by place in the class, whatever the classes' order, or by source."""
+    if sources is None:
+        counts = np.bincount(labels)
+        fold = np.empty_like(order)
+        fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
+    else:
+        fold = np.unique(sources, return_inverse=True)[1]
+    return fold % _FOLDS
+
+
+def _linear_models(
+    X: np.ndarray,
+    labels: np.ndarray,
+    T: np.ndarray,
+    fold: np.ndarray,
+    order: np.ndarray,
+    every: int,
+    arrays: Arrays,
+) -> HeldOut:
+    """Linear in the features, or in their products too, if that tells the labels better."""
+    C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / len(T), _LABELS, np.log(_C))))
+    models = HeldOut(X, labels, C, fold, order, arrays)
+    if columns_with_products(models.width) == models.width:
+        return models
+    richer = HeldOut(X, labels, C, fold, order, arrays, products=True)
+    plain, rich = (
+        kind.log_likelihood(T, every=every, steps=_LINEAR_STEPS) for kind in (models, richer)
+    )
+    return richer if rich > plain else models
+
+
+def _less_sure(T: np.ndarray, uniform: float) -> np.ndarray:
+    """T with a share of uniform noise."""
+    return (1 - uniform) * T + uniform / len(T)
+
+
+class _Case(NamedTuple):
+    """What noise seems to depend on, and the T if it does."""
+
+    b: float
+    c: float
+    evidence: float
+    """Log-likelihood that is gained by both."""
+    sure: float
+    """From 0, noise depends on the class alone, to 1, surely not."""
+    believed: float
+    """As `sure`, less what is doubted."""
+    transition_matrix: np.ndarray
+    class_prior: np.ndarray
+    by_prior: np.ndarray
+    """(K, K) what the prior of overlap does to T."""
+
+    def missing(self, found: float) -> float:
+        """Share of wrong labels that are not found, given that of those that are."""
+        more = max(_MISSED[0], _MISSED[1] * self.b) * _between(self.b, _POSITIVE)
+        return found * more
+
+
+def _which_case(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray) -> _Case:
+    """Whether noise depends on the class alone, as the model with these parameters has it."""
+    clean, T, prior = model.result(parameters)
+    dependence = _Dependence.of(clean, model.arrays)
+    # What overlap explains as well is no dependence, so here it is as large as it likes.
+    soft, value = model.fit(parameters, pure=False)
+    depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
+    by_prior = T - model.result(soft)[1]
+    (b, c), evidence = _bounded(depending).tolist(), gained - value
+    significant = _between(evidence, _SIGNIFICANT)
+    sure = significant * max(_between(abs(b), _LARGE), _between(c, _ATTRACTED))
+    believed = 0.0
+    if sure:
+        depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
+        sharper, mean, mean_prior = model.result(depending, dependence)
+        before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
+        explained = (after - before) / max(1 - before, 1e-3)
+        found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
+        doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
+        doubt *= 1 - _between(evidence / model.n, _TELLING)
+        believed = sure * (1 - doubt * _between(b, _POSITIVE))
+        T = (1 - believed) * T + believed * mean
+        prior = (1 - believed) * prior + believed * mean_prior
+    return _Case(b, c, evidence, sure, believed, T, prior, by_prior)
 
 
 def _noise_rate(T: np.ndarray, prior: np.ndarray) -> float:
@@ -524,11 +581,11 @@ class _CleanModel:
         self,
         scores: Any,
         labels: np.ndarray,
-        of_triples: np.ndarray,
+        expected: np.ndarray,
         prior_labels: float = _PRIOR_LABELS[1],
         arrays: Arrays = HOST,
     ) -> None:
-        K, self.expected, self.prior_labels = len(of_triples), of_triples, prior_labels
+        K, self.expected, self.prior_labels = len(expected), expected, prior_labels
         self.arrays, self.scores = arrays, arrays.put(scores)
         self.double = partial(arrays.xp.asarray, dtype=arrays.xp.float64)
         # Labels are sorted, so that a block has one column of T.
@@ -762,8 +819,8 @@ class _CleanModel:
         information = self._information(parameters, dependence, _CURVATURE_OPERATIONS, shared)
         information = information * inner * inner[:, None] + np.diag(own)
         scale = np.sqrt(np.diag(information) + 1e-2)
-        alike = information / scale / scale[:, None] + _DAMPING * np.eye(len(scale))
-        return scale[:, None] * np.linalg.cholesky(alike) / np.sqrt(self.n)
+        scaled = information / scale / scale[:, None] + _DAMPING * np.eye(len(scale))
+        return scale[:, None] * np.linalg.cholesky(scaled) / np.sqrt(self.n)
 
     def _information(
         self,
