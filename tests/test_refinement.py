@@ -108,7 +108,7 @@ def test_products_only_where_they_tell_labels_better(overlapping):
     fold = np.arange(len(y)) % 5
     for spread, width in ((1, X.shape[1]), (1 + y[:, None], X.shape[1] * (X.shape[1] + 3) // 2)):
         labels = class_conditional(y, T, random_state=0).labels
-        assert _linear_models(spread * X, labels, T, fold, order, 1, HOST).width == width
+        assert _linear_models(spread * X, labels, T, fold, order, HOST).width == width
 
 
 def test_no_score_has_seen_the_own_label():

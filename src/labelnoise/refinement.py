@@ -31,7 +31,7 @@ from labelnoise.linear import MOST_VALUES, HeldOut, columns_with_products
 _FOLDS = 5
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
-_LINEAR_STEPS = 25
+_LINEAR_STEPS = 40
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
@@ -318,7 +318,7 @@ def _refine_in_order(
     begin = _to_begin_with(of_triples, prior_of_triples, variance_of_triples)
     # A T to start from needs no more examples.
     every = 1 + n // min(_ENOUGH, max(_TO_BEGIN, _LABELS[0] * K))
-    held_out = _linear_models(X, labels, _less_sure(begin, _UNIFORM), fold, order, every, arrays)
+    held_out = _linear_models(X, labels, _less_sure(begin, _UNIFORM), fold, order, arrays)
     prepare = partial(_scores, held_out, neighbors)
 
     def fit_first(T: np.ndarray, step: Callable[[], None]) -> tuple[_CleanModel, np.ndarray]:
@@ -401,7 +401,6 @@ def _linear_models(
     T: np.ndarray,
     fold: np.ndarray,
     order: np.ndarray,
-    every: int,
     arrays: Arrays,
 ) -> HeldOut:
     """Linear in the features, or in their products too, if that tells the labels better."""
@@ -410,6 +409,7 @@ def _linear_models(
     if columns_with_products(models.width) == models.width:
         return models
     richer = HeldOut(X, labels, C, fold, order, arrays, products=True)
+    every = -(-len(labels) // _TO_BEGIN)
     plain, rich = (
         kind.log_likelihood(T, every=every, steps=_LINEAR_STEPS) for kind in (models, richer)
     )
