@@ -19,6 +19,7 @@ from scipy.linalg import eigh, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import rankdata
+from threadpoolctl import threadpool_limits
 
 from labelnoise._arrays import HOST, Arrays
 from labelnoise._blocks import row_blocks
@@ -249,7 +250,8 @@ def refine(
     trained = min(len(X) * columns_with_products(X.shape[1]), MOST_VALUES)
     needed = 4 * (_COPIES * len(X) * len(classes) + 3 * trained)
     arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
-    with arrays.in_full():
+    # Threads of BLAS that start and stop for small products took a second, at times.
+    with arrays.in_full(), threadpool_limits(1, "blas"):
         found = _refine_in_order(
             X,
             number[labels],
