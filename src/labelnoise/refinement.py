@@ -694,8 +694,10 @@ class _CleanModel:
             by_logits = (by_ratios * (1 - ratios) * self.happens)[self.off]
             gradient = [by_slopes.ravel(), by_intercepts, by_logits]
             if dependence is not None:
-                inner = 1 - (_bounded(parameters) / _MOST) ** 2
-                gradient.append(inner * by_dependence)
+                both = _bounded(parameters)
+                penalty += (both**2).sum() / 2  # standard normal a priori
+                inner = 1 - (both / _MOST) ** 2
+                gradient.append(inner * (by_dependence - both))
             return (penalty - likelihood) / self.n, -np.concatenate(gradient) / self.n
 
         found, value = start, np.inf
