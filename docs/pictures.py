@@ -7,6 +7,10 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from run_pages import DOCS, played
+from scipy.special import softmax
+
+from labelnoise import HOC
+from labelnoise.noise import class_conditional
 
 IMAGES = DOCS / "images"
 COLOURS = ["#4477aa", "#ee8866", "#228833"]  # told apart by colour-blind readers, too
@@ -64,6 +68,42 @@ def draw_triple() -> None:
     _save(figure, "triple")
 
 
+def draw_refined() -> None:
+    """Noise that triples show, by how clear examples are, and the T of triples and the default."""
+    T = np.array([[0.75, 0.2, 0.05], [0.05, 0.75, 0.2], [0.2, 0.05, 0.75]])
+    names, rng = ["cat", "dog", "fox"], np.random.default_rng(0)
+    centres = rng.standard_normal((3, 8))
+    clean = rng.integers(0, 3, 12_000)
+    X = centres[clean] + rng.standard_normal((len(clean), 8))
+    labels = class_conditional(clean, T, random_state=0).labels
+    far = ((X[:, None] - centres) ** 2).sum(axis=2)
+    parts = np.array_split(np.argsort(-softmax(-far / 2, axis=1).max(axis=1)), 8)
+    triples, refined = (HOC(refine=refine, metric="euclidean") for refine in (False, True))
+    shown = []
+    for part in parts:
+        weight = np.zeros(len(X))
+        weight[part] = 1
+        shown.append(triples.fit(X, labels, center_weight=weight).noise_rate_)
+    triples.fit(X, labels)
+    refined.fit(X, labels)
+
+    figure, (by_clearness, *matrices) = plt.subplots(
+        1, 4, figsize=(11, 2.9), width_ratios=[1.5, 1, 1, 1], layout="constrained"
+    )
+    at, wrong = (np.arange(8) + 0.5) / 8, [(labels != clean)[part].mean() for part in parts]
+    by_clearness.plot(at, 100 * np.array(shown), "o-", color=COLOURS[1], label="shown by triples")
+    by_clearness.axhline(100 * refined.noise_rate_, color=COLOURS[0], label="the default's T")
+    by_clearness.plot(at, 100 * np.array(wrong), "x", color=INK, label="wrong in truth")
+    by_clearness.set(ylim=(0, None), xticks=[0.06, 0.94], xticklabels=["clearest", "least clear"])
+    by_clearness.set_title("wrong labels, percent", fontsize=10, color=INK)
+    by_clearness.legend(frameon=False, labelcolor=INK)
+    by_clearness.spines[["top", "right"]].set_visible(False)
+    _draw_matrix(matrices[0], T, names, "true T")
+    _draw_matrix(matrices[1], triples.transition_matrix_, names, "the triples' T")
+    _draw_matrix(matrices[2], refined.transition_matrix_, names, "the default's T")
+    _save(figure, "refined")
+
+
 def _draw_places(axes, X, clean, labels, classes, copies: bool) -> None:
     if copies:  # those that have one, each with its copy
         rows = np.r_[: SHOWN // 3, 3000 : 3000 + SHOWN // 3, 1500 : 1500 + SHOWN // 3]
@@ -109,3 +149,4 @@ if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_failures()
     draw_triple()
+    draw_refined()

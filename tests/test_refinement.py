@@ -130,6 +130,20 @@ def test_no_score_has_seen_the_own_label():
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
+@pytest.mark.parametrize("separation, clear", [(3.0, True), (0.2, False)])
+def test_classes_without_clear_examples_are_said(separation, clear):
+    """Then the form of the model decides what is noise."""
+    X, y = clusters(4, 4000, seed=0, separation=separation)
+    noisy = symmetric(y, 0.2, random_state=0)
+    est = HOC(metric="euclidean").fit(X, noisy.labels)
+    finding = est.diagnostics_["clear"]
+    assert finding.ok == clear
+    assert finding.value == pytest.approx(0.99 if clear else 0.82, abs=0.1)
+    near = transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.1
+    assert near == clear
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 @pytest.mark.parametrize("next_class", [0.9, 1 / 3], ids=["of some classes", "of any"])
 def test_noise_on_hard_examples_is_said(overlapping, next_class):
     """The harder the class is to tell, the more labels are wrong: T is between two estimates.

@@ -518,7 +518,7 @@ class HOC(Estimator):
         of_matrix = check_matrix(self.consensus_, T, p, counts > 0, self.classes_, chance)
         anew = {finding.name: finding for finding in of_matrix}
         findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
-        self.diagnostics_ = Diagnostics((*findings, found.finding()))
+        self.diagnostics_ = Diagnostics((*findings, *found.findings()))
 
     def _variance_of_triples(self) -> np.ndarray:
         """(K, K) of T; of very many classes 0, not known.

@@ -37,6 +37,9 @@ _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean cl
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
 _CLEAREST = 0.05  # share of each class's examples
+_CLEAR = (
+    0.95  # chance that they are of the class; if it is less, T was often off by .1, or far more
+)
 # A priori, overlap is as probable as 1 / its power: that of all examples; of the clearest, with
 _PURITY, _MOST_PURITY = 10.0, 50.0  # the square root of their number as a power, or this
 _LEAST_OVERLAP = np.array([0.05, 0.01])
@@ -112,6 +115,8 @@ class Refinement:
     """Power of a class's clean probability at an example in the odds of its label, if wrong."""
     evidence: float
     """Log-likelihood that is gained by both."""
+    clearest: float
+    """Chance that the clearest examples of a class are of it, as the model has it."""
     draws: np.ndarray | None
     """(draws, K, K) values of `of_features` that the data allow; None for very many classes."""
 
@@ -168,8 +173,25 @@ class Refinement:
             draws=None if self.draws is None else self.draws[:, both[0], both[1]],
         )
 
-    def finding(self) -> Finding:
-        """Say which case was found."""
+    def findings(self) -> tuple[Finding, Finding]:
+        """Say which case was found, and whether classes lie far enough apart."""
+        return self._which_case(), self._how_clear()
+
+    def _how_clear(self) -> Finding:
+        ok = self.clearest >= _CLEAR
+        clearest = f"the {_CLEAREST:.0%} of each class's examples that are clearest"
+        sentence = (
+            f"Of {clearest}, {self.clearest:.1%} are of that class, by the features: they tell "
+            f"noise from classes that overlap."
+            if ok
+            else f"Classes overlap so much that of {clearest} only {self.clearest:.0%} are of that "
+            f"class, by the features. How much is noise then rests on the form of the model, and T "
+            f"may be far off: use representations in which classes lie further apart, or have "
+            f"some hundred labels verified."
+        )
+        return Finding("clear", ok, self.clearest, sentence)
+
+    def _which_case(self) -> Finding:
         found = _noise_rate(self.of_features, self.prior_of_features)
         shown = _noise_rate(self.of_triples, self.prior_of_triples)
         factor = np.exp(abs(self.dependence))
@@ -382,6 +404,7 @@ def _refine_in_order(
         dependence=case.b,
         attraction=case.c,
         evidence=case.evidence,
+        clearest=case.clearest,
         draws=draws,
     )
 
@@ -438,6 +461,8 @@ class _Case(NamedTuple):
     class_prior: np.ndarray
     by_prior: np.ndarray
     """(K, K) what the prior of overlap does to T."""
+    clearest: float
+    """Chance that the clearest examples of a class are of it."""
 
     def missing(self, found: float) -> float:
         """Share of wrong labels that are not found, given that of those that are."""
@@ -448,6 +473,8 @@ class _Case(NamedTuple):
 def _which_case(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray) -> _Case:
     """Whether noise depends on the class alone, as the model with these parameters has it."""
     clean, T, prior = model.result(parameters)
+    occurs = prior * model.n >= _LEAST_MASS
+    clearest = _of_clearest(model.arrays.get(clean)[occurs], prior[occurs])
     dependence = _Dependence.of(clean, model.arrays)
     # What overlap explains as well is no dependence, so here it is as large as it likes.
     soft, value = model.fit(parameters, pure=False)
@@ -468,7 +495,18 @@ def _which_case(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarr
         believed = sure * (1 - doubt * _between(b, _POSITIVE))
         T = (1 - believed) * T + believed * mean
         prior = (1 - believed) * prior + believed * mean_prior
-    return _Case(b, c, evidence, sure, believed, T, prior, by_prior)
+    return _Case(b, c, evidence, sure, believed, T, prior, by_prior, clearest)
+
+
+def _of_clearest(clean: np.ndarray, prior: np.ndarray) -> float:
+    """Mean over classes of P(clean class), (K, N), of the examples of which it is largest."""
+    n = clean.shape[1]
+    counts = np.maximum((_CLEAREST * n * prior).astype(int), 1)
+    chances = [
+        np.partition(chance, n - count)[n - count :].mean()
+        for chance, count in zip(clean, counts, strict=True)
+    ]
+    return float(np.mean(chances))
 
 
 def _noise_rate(T: np.ndarray, prior: np.ndarray) -> float:
