@@ -292,3 +292,10 @@ def test_likelihood_is_of_labels_not_seen(rng):
     )
     assert rich < plain < -3000 * np.log(3)
     assert plain == pytest.approx(-3000 * np.log(3), rel=0.02)
+
+
+def test_likelihood_of_enough_folds(rng):
+    X, labels = rng.standard_normal((900, 4)), np.arange(900) % 3
+    held_out = HeldOut(X, labels, 1.0, np.arange(900) // 3 % 3)
+    of = [held_out.log_likelihood(np.eye(3), enough) for enough in (1, 300, 301, 900, np.inf)]
+    assert of[0] == of[1] > of[2] > of[3] == of[4]

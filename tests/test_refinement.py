@@ -130,7 +130,7 @@ def test_no_score_has_seen_the_own_label():
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
-@pytest.mark.parametrize("separation, clear", [(3.0, True), (0.2, False)])
+@pytest.mark.parametrize(("separation", "clear"), [(3.0, True), (0.2, False)])
 def test_classes_without_clear_examples_are_said(separation, clear):
     """Then the form of the model decides what is noise."""
     X, y = clusters(4, 4000, seed=0, separation=separation)
@@ -138,9 +138,10 @@ def test_classes_without_clear_examples_are_said(separation, clear):
     est = HOC(metric="euclidean").fit(X, noisy.labels)
     finding = est.diagnostics_["clear"]
     assert finding.ok == clear
-    assert finding.value == pytest.approx(0.99 if clear else 0.82, abs=0.1)
+    assert finding.value == pytest.approx(0.99 if clear else 0.71, abs=0.1)
     near = transition_error(est.transition_matrix_, noisy.transition_matrix) < 0.1
     assert near == clear
+    assert ("see clear" in est.confidence_interval().caveat) != clear
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")

@@ -35,7 +35,7 @@ _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
 _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
 _LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
-_MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
+MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
 _SHARES, _SHARE_ROWS = 8, (1024, 8192)  # that threads work on: so many, within these bounds
 _LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
 _MOST_COLUMNS = 512  # of features and their products
@@ -247,14 +247,13 @@ class HeldOut:
         block = arrays.larger * _SCORED_ROWS
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            most = min(_MOST_TRAINED, MOST_VALUES // self.width)
+            most = min(MOST_TRAINED, MOST_VALUES // self.width)
             rows = rows[:: max(every, -(-len(rows) // most))]
             options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
             found, _ = _fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
             weights = arrays.put(found.astype(np.float32))
             result = arrays.empty((len(self.X), len(T)))
-            # One thread, whatever the memory: others would cut the product elsewhere, and round it
-            # otherwise.
+            # One thread, blocks of one size: a product that is cut elsewhere is rounded otherwise.
             with threadpool_limits(1, "blas"):
                 for start in range(0, len(self.X), block):
                     some = slice(start, start + block)
@@ -262,12 +261,18 @@ class HeldOut:
             result += weights[:, -1]
             yield self.order[own == number], result
 
-    def log_likelihood(self, T: np.ndarray, **options: int) -> float:
-        """Of all labels, by models that have not seen them; with options of `scores`."""
-        arrays, total = self.arrays, 0.0
+    def log_likelihood(self, T: np.ndarray, enough: float = np.inf, **options: int) -> float:
+        """Of labels by models that have not seen them, with options of `scores`.
+
+        Of so many folds as have `enough` labels, or all.
+        """
+        arrays, total, seen = self.arrays, 0.0, 0
         for rows, scores in self.scores(T, **options):
             clean = softmax(arrays.get(scores[arrays.put(rows)]).astype(np.float64), axis=1)
             total += np.log((clean * T.T[self.labels[rows]]).sum(axis=1)).sum()
+            seen += len(rows)
+            if seen >= enough:
+                break
         return float(total)
 
     def _rows(self, rows: slice | np.ndarray) -> Any:

@@ -27,7 +27,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.diagnostics import Finding
 from labelnoise.hoc import SCALES, SIGNS_OF_BIAS
 from labelnoise.intervals import ConfidenceInterval
-from labelnoise.linear import MOST_VALUES, HeldOut, columns_with_products
+from labelnoise.linear import MOST_TRAINED, MOST_VALUES, HeldOut, columns_with_products
 
 _FOLDS = 5
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
@@ -37,9 +37,7 @@ _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean cl
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
 _CLEAREST = 0.05  # share of each class's examples
-_CLEAR = (
-    0.95  # chance that they are of the class; if it is less, T was often off by .1, or far more
-)
+_CLEAR = 0.9  # chance that they are of their class; with less T is often off by .1, or far more
 # A priori, overlap is as probable as 1 / its power: that of all examples; of the clearest, with
 _PURITY, _MOST_PURITY = 10.0, 50.0  # the square root of their number as a power, or this
 _LEAST_OVERLAP = np.array([0.05, 0.01])
@@ -114,9 +112,9 @@ class Refinement:
     attraction: float
     """Power of a class's clean probability at an example in the odds of its label, if wrong."""
     evidence: float
-    """Log-likelihood that is gained by both."""
+    """Log-likelihood that is gained by both, less the cost of their prior."""
     clearest: float
-    """Chance that the clearest examples of a class are of it, as the model has it."""
+    """Chance that the clearest examples of a class are of it, for the class with the least."""
     draws: np.ndarray | None
     """(draws, K, K) values of `of_features` that the data allow; None for very many classes."""
 
@@ -156,7 +154,9 @@ class Refinement:
                 np.stack([np.minimum(mine[0], other[0]), np.maximum(mine[1], other[1])])
                 for mine, other in zip(ends, others, strict=True)
             ]
-        caveat = "" if of_triples is None else "it reaches over two estimates: see refined"
+        caveat = "" if self._clear else "T may be further off, as classes overlap much: see clear"
+        if of_triples is not None:
+            caveat = "it reaches over two estimates: see refined"
         of_T, of_prior, of_rate = ends
         return ConfidenceInterval(level, of_T, of_prior, of_rate, "information", boundary, caveat)
 
@@ -175,23 +175,25 @@ class Refinement:
 
     def findings(self) -> tuple[Finding, Finding]:
         """Say which case was found, and whether classes lie far enough apart."""
-        return self._which_case(), self._how_clear()
+        return self._finding_of_case(), self._finding_of_clearest()
 
-    def _how_clear(self) -> Finding:
-        ok = self.clearest >= _CLEAR
-        clearest = f"the {_CLEAREST:.0%} of each class's examples that are clearest"
+    @property
+    def _clear(self) -> bool:
+        return self.clearest >= _CLEAR
+
+    def _finding_of_clearest(self) -> Finding:
+        clearest = f"the {_CLEAREST:.0%} of its examples that are clearest"
         sentence = (
-            f"Of {clearest}, {self.clearest:.1%} are of that class, by the features: they tell "
-            f"noise from classes that overlap."
-            if ok
-            else f"Classes overlap so much that of {clearest} only {self.clearest:.0%} are of that "
-            f"class, by the features. How much is noise then rests on the form of the model, and T "
-            f"may be far off: use representations in which classes lie further apart, or have "
-            f"some hundred labels verified."
+            f"The features tell each class: of {clearest}, {self.clearest:.1%} or more are of it."
+            if self._clear
+            else f"A class overlaps so much with others that of {clearest} only "
+            f"{self.clearest:.1%} are of it, by the features. How much is noise then rests on the "
+            f"form of the model, and T may be far off: use representations in which classes lie "
+            f"further apart, or have some hundred labels verified."
         )
-        return Finding("clear", ok, self.clearest, sentence)
+        return Finding("clear", self._clear, self.clearest, sentence)
 
-    def _which_case(self) -> Finding:
+    def _finding_of_case(self) -> Finding:
         found = _noise_rate(self.of_features, self.prior_of_features)
         shown = _noise_rate(self.of_triples, self.prior_of_triples)
         factor = np.exp(abs(self.dependence))
@@ -208,8 +210,8 @@ class Refinement:
             f"{found:.1%} wrong and the triples {shown:.1%}, and T is taken {taken}. Some hundred "
             f"verified labels would tell."
             if self.depends
-            else f"Noise does not seem to depend on how clear an example is, so the features tell "
-            f"noise ({found:.1%}) from classes that overlap (triples alone show {shown:.1%})."
+            else f"Noise does not seem to depend on how clear an example is: the features show "
+            f"{found:.1%} wrong, beside classes that overlap (triples alone show {shown:.1%})."
         )
         ok = not self.depends
         if not ok:
@@ -218,8 +220,9 @@ class Refinement:
         return Finding("refined", ok, self.share, sentence)
 
     def allow_for(self, finding: Finding) -> Finding:
-        """A finding about the triples does not touch the features' T."""
-        if finding.ok or finding.name not in SIGNS_OF_BIAS or self.depends:
+        """A finding about the triples does not touch the features' T, if that is known."""
+        known = self._clear and not self.depends
+        if finding.ok or finding.name not in SIGNS_OF_BIAS or not known:
             return finding
         sentence = f"{finding.sentence} T was refined by the features, and allows for it."
         return replace(finding, ok=True, sentence=sentence)
@@ -242,7 +245,8 @@ def refine(
     Notes
     -----
     A linear model, trained with the triples' T as a last layer, tells the clean class of examples
-    that it was not trained on. Neighbours then vote, each with the clean class that this model and
+    that it was not trained on; it is of products of features too, where these are few and that
+    tells the labels better. Neighbours then vote, each with the clean class that this model and
     the neighbour's label suggest, and once more by their labels alone. The model of the clean
     class is a softmax of these scores, weighted by a slope for each, and class; slopes and T
     together maximise the likelihood of the labels. No score of an example has seen its own label.
@@ -254,12 +258,12 @@ def refine(
     of these examples: what their features and labels make of their classes is counted.
 
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
-    example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j. If
-    the likelihood says that b and c are not 0, T is that of this model; but not if b > 0 and all
-    that triples take for noise would be noise, though classes overlap. If b > 0, it still finds too
-    little, by ``0.4 b`` of what it finds, or a third. The triples' T gets such a share that this
-    much is added, unless wrong labels are of all classes alike, or its (K, K) variance alone may
-    have set it apart.
+    example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j; b
+    and c are standard normal beforehand. If the likelihood says that they are not 0, T is that of
+    this model; but not if b > 0 and all that triples take for noise would be noise, though classes
+    overlap. If b > 0, it still finds too little, by ``0.4 b`` of what it finds, or a third. The
+    triples' T gets such a share that this much is added, unless wrong labels are of all classes
+    alike, or its (K, K) variance alone may have set it apart.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -269,7 +273,7 @@ def refine(
     classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
     number = np.argsort(classes)
     both = np.ix_(classes, classes)
-    trained = min(len(X) * columns_with_products(X.shape[1]), MOST_VALUES)
+    trained = min(min(len(X), MOST_TRAINED) * columns_with_products(X.shape[1]), MOST_VALUES)
     needed = 4 * (_COPIES * len(X) * len(classes) + 3 * trained)
     arrays = replace(arrays, free=arrays.free - needed) if needed < arrays.free else HOST
     # Threads of BLAS that start and stop for small products took a second, at times.
@@ -332,7 +336,7 @@ def _refine_in_order(
 ) -> Refinement:
     K, n = len(of_triples), len(labels)
     fold = _folds(labels, order, sources)
-    steps = 2 * (1 + fold.max()) + 3
+    steps = 2 * (1 + int(fold.max())) + 3
     done = iter(range(1, steps + 1))
 
     def step() -> None:
@@ -368,7 +372,7 @@ def _refine_in_order(
     model = _CleanModel(prepare(T, 1, step), labels[order], begin, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
-    case = _which_case(model, parameters, of_triples)
+    case = _case_of(model, parameters, of_triples)
     step()
     of_features, prior = case.transition_matrix, case.class_prior
     if few and not case.believed and (sparse := model.fit_sparse(parameters, prior)) is not None:
@@ -433,10 +437,10 @@ def _linear_models(
     models = HeldOut(X, labels, C, fold, order, arrays)
     if columns_with_products(models.width) == models.width:
         return models
-    richer = HeldOut(X, labels, C, fold, order, arrays, products=True)
-    every = -(-len(labels) // _TO_BEGIN)
+    free = replace(arrays, free=arrays.free - 4 * X.size)
+    richer = HeldOut(X, labels, C, fold, order, free, products=True)
     plain, rich = (
-        kind.log_likelihood(T, every=every, steps=_LINEAR_STEPS) for kind in (models, richer)
+        kind.log_likelihood(T, _TO_BEGIN, steps=_LINEAR_STEPS) for kind in (models, richer)
     )
     return richer if rich > plain else models
 
@@ -452,7 +456,7 @@ class _Case(NamedTuple):
     b: float
     c: float
     evidence: float
-    """Log-likelihood that is gained by both."""
+    """Log-likelihood that is gained by both, less the cost of their prior."""
     sure: float
     """From 0, noise depends on the class alone, to 1, surely not."""
     believed: float
@@ -462,24 +466,25 @@ class _Case(NamedTuple):
     by_prior: np.ndarray
     """(K, K) what the prior of overlap does to T."""
     clearest: float
-    """Chance that the clearest examples of a class are of it."""
+    """Chance that the clearest examples of a class are of it, for the class with the least."""
 
     def missing(self, found: float) -> float:
-        """Share of wrong labels that are not found, given that of those that are."""
+        """Rate of wrong labels that are not found, given that of those that are."""
         more = max(_MISSED[0], _MISSED[1] * self.b) * _between(self.b, _POSITIVE)
         return found * more
 
 
-def _which_case(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray) -> _Case:
+def _case_of(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray) -> _Case:
     """Whether noise depends on the class alone, as the model with these parameters has it."""
     clean, T, prior = model.result(parameters)
-    occurs = prior * model.n >= _LEAST_MASS
-    clearest = _of_clearest(model.arrays.get(clean)[occurs], prior[occurs])
     dependence = _Dependence.of(clean, model.arrays)
     # What overlap explains as well is no dependence, so here it is as large as it likes.
     soft, value = model.fit(parameters, pure=False)
     depending, gained = model.fit(np.append(soft, [0, 0]), dependence, pure=False)
-    by_prior = T - model.result(soft)[1]
+    softer, soft_T, _ = model.result(soft)
+    mass = prior * model.n
+    by_prior, occurs = T - soft_T, mass >= min(_LEAST_MASS, mass.max())
+    clearest = _of_clearest(model.arrays.get(softer)[occurs], prior[occurs])
     (b, c), evidence = _bounded(depending).tolist(), gained - value
     significant = _between(evidence, _SIGNIFICANT)
     sure = significant * max(_between(abs(b), _LARGE), _between(c, _ATTRACTED))
@@ -499,14 +504,11 @@ def _which_case(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarr
 
 
 def _of_clearest(clean: np.ndarray, prior: np.ndarray) -> float:
-    """Mean over classes of P(clean class), (K, N), of the examples of which it is largest."""
+    """Mean P(clean class), (K, N), of the clearest of a class, for that with the least."""
     n = clean.shape[1]
-    counts = np.maximum((_CLEAREST * n * prior).astype(int), 1)
-    chances = [
-        np.partition(chance, n - count)[n - count :].mean()
-        for chance, count in zip(clean, counts, strict=True)
-    ]
-    return float(np.mean(chances))
+    first = n - np.maximum((_CLEAREST * n * prior).astype(int), 1)
+    least = min(np.partition(c, i)[i:].mean() for c, i in zip(clean, first, strict=True))
+    return min(float(least), 1.0)
 
 
 def _noise_rate(T: np.ndarray, prior: np.ndarray) -> float:
@@ -1003,7 +1005,8 @@ class _CleanModel:
         its wrong labels are alike: without any, few examples may leave ratios wide open.
         """
         found, first = self.unpack(parameters)[2][self.off], self.n_slopes + self.K
-        information = self._information(parameters, None, _MOST_OPERATIONS)
+        with self.arrays.sharing() as shared:
+            information = self._information(parameters, None, _MOST_OPERATIONS, shared)
         information[np.diag_indices(self.size)] += 1e-2
         information[np.diag_indices(self.n_slopes)] += _OWN_PRECISION
         own = self.prior_labels * self.expected[self.off] + alike / (self.K - 1)
