@@ -57,12 +57,9 @@ _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence coun
 _LARGE = (0.12, 0.25)  # second; and so does the size of b
 _ATTRACTED = (0.3, 0.5)  # and c
 _POSITIVE = (0.0, 0.15)  # b is, in full at the second
-# Noise on hard examples is not believed that would explain this share of all overlap, and be this
-_EXPLAINED = (0.15, 0.35)
-_ALL_SHOWN = (0.95, 1.0)  # share of the noise that triples show, in which overlap is too; unless
-_TELLING = (0.005, 0.0125)  # each example gains so much log-likelihood
-# Wrong labels not found where noise is heavier on hard examples, as a share of those found:
-_MISSED = (1 / 3, 0.4)  # at least, and times b
+_OF_OVERLAP = (0.07, 0.6)  # that noise on hard examples explains: this, and that times the noise
+_TOO_MUCH = (0.45, 0.65)  # overlap, of the most there can be, for such noise to be told from it
+_TELLING = (0.01, 0.015)  # log-likelihood that each example gains, for it to be told all the same
 _MOST_SHARE = 0.75  # of the triples' T
 _RESEMBLING = (30.0, 150.0)  # none, if wrong labels are as alike as so many labels of a class say
 _WITHIN = 2.0  # it gets none if it is as far away as so many times its variance may set it
@@ -260,10 +257,12 @@ def refine(
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j; b
     and c are standard normal beforehand. If the likelihood says that they are not 0, T is that of
-    this model; but not if b > 0 and all that triples take for noise would be noise, though classes
-    overlap. If b > 0, it still finds too little, by ``0.4 b`` of what it finds, or a third. The
-    triples' T gets such a share that this much is added, unless wrong labels are of all classes
-    alike, or its (K, K) variance alone may have set it apart.
+    this model. But if b > 0, what features lack to tell classes by looks like such noise, too: it
+    is taken to explain 7% of all overlap, and .6 of the noise that is found without it, and nothing
+    where classes overlap very much, unless each example gains much likelihood by it. T is so far
+    from the one model to the other; or beyond, as the triples' T gets such a share that this much
+    is added, unless wrong labels are of all classes alike, or its (K, K) variance alone may have
+    set it apart.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -372,7 +371,7 @@ def _refine_in_order(
     model = _CleanModel(prepare(T, 1, step), labels[order], begin, model.prior_labels, arrays)
     parameters = model.fit_best([model.start(T), parameters])
     step()
-    case = _case_of(model, parameters, of_triples)
+    case = _case_of(model, parameters)
     step()
     of_features, prior = case.transition_matrix, case.class_prior
     if few and not case.believed and (sparse := model.fit_sparse(parameters, prior)) is not None:
@@ -383,8 +382,7 @@ def _refine_in_order(
     found, shown = (_noise_rate(T, prior) for T in (of_features, of_triples))
     share = 0.0
     if shown > found:
-        share = case.missing(found) / (shown - found)
-        share = case.believed * min(_MOST_SHARE, share)
+        share = min(_MOST_SHARE, case.missing / (shown - found))
         share *= 1 - _between(model.alike[0], _RESEMBLING)
         by_chance = _by_chance(of_features - of_triples, prior, variance_of_triples)
         share *= max(0.0, 1 - _WITHIN * by_chance)
@@ -460,7 +458,9 @@ class _Case(NamedTuple):
     sure: float
     """From 0, noise depends on the class alone, to 1, surely not."""
     believed: float
-    """As `sure`, less what is doubted."""
+    """Share of the model in which it is so, in T."""
+    missing: float
+    """Rate of wrong labels that even it does not find."""
     transition_matrix: np.ndarray
     class_prior: np.ndarray
     by_prior: np.ndarray
@@ -468,13 +468,8 @@ class _Case(NamedTuple):
     clearest: float
     """Chance that the clearest examples of a class are of it, for the class with the least."""
 
-    def missing(self, found: float) -> float:
-        """Rate of wrong labels that are not found, given that of those that are."""
-        more = max(_MISSED[0], _MISSED[1] * self.b) * _between(self.b, _POSITIVE)
-        return found * more
 
-
-def _case_of(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray) -> _Case:
+def _case_of(model: _CleanModel, parameters: np.ndarray) -> _Case:
     """Whether noise depends on the class alone, as the model with these parameters has it."""
     clean, T, prior = model.result(parameters)
     dependence = _Dependence.of(clean, model.arrays)
@@ -488,19 +483,24 @@ def _case_of(model: _CleanModel, parameters: np.ndarray, of_triples: np.ndarray)
     (b, c), evidence = _bounded(depending).tolist(), gained - value
     significant = _between(evidence, _SIGNIFICANT)
     sure = significant * max(_between(abs(b), _LARGE), _between(c, _ATTRACTED))
-    believed = 0.0
+    believed = missing = 0.0
     if sure:
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
         sharper, mean, mean_prior = model.result(depending, dependence)
         before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
-        explained = (after - before) / max(1 - before, 1e-3)
-        found, shown = _noise_rate(mean, mean_prior), _noise_rate(of_triples, prior)
-        doubt = _between(explained, _EXPLAINED) * _between(found / max(shown, 1e-12), _ALL_SHOWN)
-        doubt *= 1 - _between(evidence / model.n, _TELLING)
-        believed = sure * (1 - doubt * _between(b, _POSITIVE))
+        explained = max((after - before) / max(1 - before, 1e-3), 1e-3)
+        least, found = _noise_rate(T, prior), _noise_rate(mean, mean_prior)
+        # What the features lack to tell classes by looks like noise on hard examples, too.
+        likely = (_OF_OVERLAP[0] + _OF_OVERLAP[1] * least) / explained
+        likely *= 1 - _between((1 - before) / (1 - 1 / len(T)), _TOO_MUCH)
+        if likely < 1:
+            likely += (1 - likely) * _between(evidence / model.n, _TELLING)
+        likely = 1 + (likely - 1) * _between(b, _POSITIVE)
+        believed = sure * min(likely, 1.0)
+        missing = sure * max((likely - 1) * (found - least), 0.0)
         T = (1 - believed) * T + believed * mean
         prior = (1 - believed) * prior + believed * mean_prior
-    return _Case(b, c, evidence, sure, believed, T, prior, by_prior, clearest)
+    return _Case(b, c, evidence, sure, believed, missing, T, prior, by_prior, clearest)
 
 
 def _of_clearest(clean: np.ndarray, prior: np.ndarray) -> float:
