@@ -178,6 +178,22 @@ def test_noise_on_hard_examples_is_said(overlapping, next_class):
         assert (interval.transition_matrix[1] >= T - 1e-9).all()
 
 
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
+def test_what_features_lack_is_hardly_taken_for_noise():
+    """Ordered classes, whose borders no feature tells well, look noisy where they meet."""
+    errors = []
+    for seed in (2, 3):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((8000, 10)) @ (rng.standard_normal((10, 10)) / 2 + np.eye(10))
+        place = X[:, 0] + 0.4 * X[:, 1] * X[:, 2] + 0.35 * rng.standard_normal(len(X))
+        y = np.searchsorted(np.quantile(place, [0.25, 0.5, 0.75]), place)
+        noisy = symmetric(y, 0.1, random_state=seed)
+        est = HOC().fit(X, noisy.labels)
+        assert est._refinement.depends == 1
+        errors.append(transition_error(est.transition_matrix_, noisy.transition_matrix))
+    assert np.mean(errors) < 0.15
+
+
 @pytest.mark.filterwarnings("ignore:Labels seem wrong")  # by chance, in one of the twelve
 def test_intervals_cover(overlapping):
     X, y = overlapping
