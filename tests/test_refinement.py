@@ -191,7 +191,7 @@ def test_what_features_lack_is_hardly_taken_for_noise():
         est = HOC().fit(X, noisy.labels)
         assert est._refinement.depends == 1
         errors.append(transition_error(est.transition_matrix_, noisy.transition_matrix))
-    assert np.mean(errors) < 0.15
+    assert np.mean(errors) < 0.17
 
 
 @pytest.mark.filterwarnings("ignore:Labels seem wrong")  # by chance, in one of the twelve

@@ -57,7 +57,9 @@ _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence coun
 _LARGE = (0.12, 0.25)  # second; and so does the size of b
 _ATTRACTED = (0.3, 0.5)  # and c
 _POSITIVE = (0.0, 0.15)  # b is, in full at the second
-_OF_OVERLAP = (0.07, 0.6)  # that noise on hard examples explains: this, and that times the noise
+_HIDDEN = (
+    0.2  # wrong labels that overlap hides, on hard examples, over the root of those it does not
+)
 _TOO_MUCH = (0.45, 0.65)  # overlap, of the most there can be, for such noise to be told from it
 _TELLING = (0.01, 0.015)  # log-likelihood that each example gains, for it to be told all the same
 _MOST_SHARE = 0.75  # of the triples' T
@@ -257,12 +259,12 @@ def refine(
     Then the odds of a wrong label j get a factor ``exp(b r + c u_j)``: r is the rank of the
     example from the clearest, -1/2, to the least clear, 1/2, and u_j how much it looks like j; b
     and c are standard normal beforehand. If the likelihood says that they are not 0, T is that of
-    this model. But if b > 0, what features lack to tell classes by looks like such noise, too: it
-    is taken to explain 7% of all overlap, and .6 of the noise that is found without it, and nothing
-    where classes overlap very much, unless each example gains much likelihood by it. T is so far
-    from the one model to the other; or beyond, as the triples' T gets such a share that this much
-    is added, unless wrong labels are of all classes alike, or its (K, K) variance alone may have
-    set it apart.
+    this model. But if b > 0, what features lack to tell classes by looks like such noise, too: so
+    much is taken to be noise that, beside the rate r that is found without it, ``.2 sqrt(r)`` of
+    the labels are wrong, and nothing where classes overlap very much, unless each example gains
+    much likelihood by it. T is so far from the one model to the other; or beyond, as the triples'
+    T gets such a share that this much is added, unless wrong labels are of all classes alike, or
+    its (K, K) variance alone may have set it apart.
     """
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
@@ -486,18 +488,18 @@ def _case_of(model: _CleanModel, parameters: np.ndarray) -> _Case:
     believed = missing = 0.0
     if sure:
         depending, _ = model.fit(np.append(parameters, depending[-2:]), dependence)
-        sharper, mean, mean_prior = model.result(depending, dependence)
-        before, after = (float((h**2).sum(axis=0).mean()) for h in (clean, sharper))
-        explained = max((after - before) / max(1 - before, 1e-3), 1e-3)
-        least, found = _noise_rate(T, prior), _noise_rate(mean, mean_prior)
+        _, mean, mean_prior = model.result(depending, dependence)
+        least = _noise_rate(T, prior)
+        found = max(_noise_rate(mean, mean_prior) - least, 1e-6)
         # What the features lack to tell classes by looks like noise on hard examples, too.
-        likely = (_OF_OVERLAP[0] + _OF_OVERLAP[1] * least) / explained
-        likely *= 1 - _between((1 - before) / (1 - 1 / len(T)), _TOO_MUCH)
+        overlap = 1 - float((clean**2).sum(axis=0).mean())
+        likely = _HIDDEN * np.sqrt(least) / found
+        likely *= 1 - _between(overlap / (1 - 1 / len(T)), _TOO_MUCH)
         if likely < 1:
             likely += (1 - likely) * _between(evidence / model.n, _TELLING)
         likely = 1 + (likely - 1) * _between(b, _POSITIVE)
         believed = sure * min(likely, 1.0)
-        missing = sure * max((likely - 1) * (found - least), 0.0)
+        missing = sure * max(likely - 1, 0.0) * found
         T = (1 - believed) * T + believed * mean
         prior = (1 - believed) * prior + believed * mean_prior
     return _Case(b, c, evidence, sure, believed, missing, T, prior, by_prior, clearest)
