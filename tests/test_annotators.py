@@ -170,25 +170,35 @@ def test_em_never_loses_likelihood(unlike):
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # not informative
-@pytest.mark.parametrize(("fails", "seed"), [("vote", 1), ("triples", 6), ("both", 30)])
-def test_some_start_finds_what_the_others_miss(fails, seed):
-    """EM from the triples or the vote ends in a clearly worse optimum, the estimator does not."""
-    rng = np.random.default_rng(seed)
-    A, K = 4, 8
-    T = 0.2 * np.eye(K) + 0.8 * rng.dirichlet(np.full(K, 0.15), (A, K))
-    labels = annotate(rng.choice(K, 700, p=np.full(K, 1 / K)), T, seed + 1000)
-    model = LatentClasses(labels, np.arange(A), K)
-    solution = solve(label_triples(labels, K))
-    common = np.repeat(solution.transition_matrix[None], A, axis=0)
-    starts = {"vote": model.votes()[0], "triples": model.start(common, solution.class_prior, "")}
-    reached = {
-        name: model.em(start, np.zeros((A, 1, 1)), 500).objective for name, start in starts.items()
-    }
-    est = AnnotatorHOC(per_annotator=True, shrinkage=0).fit(labels)
-    own = model.posterior(est.transition_matrices_, est.class_prior_)[1]
-    failed = max(reached.values()) if fails == "both" else reached[fails]
-    assert own > failed + 20
-    assert own >= max(reached.values()) - 0.5
+@pytest.mark.parametrize(
+    ("fails", "seeds"), [("vote", [1]), ("triples", [6]), ("both", [20, 30, 48])]
+)
+def test_some_start_finds_what_the_others_miss(fails, seeds):
+    """EM from the triples or the vote ends in a clearly worse optimum, the estimator does not.
+
+    In which of several cases both do depends on how a machine rounds.
+    """
+    A, K, gained = 4, 8, []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        T = 0.2 * np.eye(K) + 0.8 * rng.dirichlet(np.full(K, 0.15), (A, K))
+        labels = annotate(rng.choice(K, 700, p=np.full(K, 1 / K)), T, seed + 1000)
+        model = LatentClasses(labels, np.arange(A), K)
+        solution = solve(label_triples(labels, K))
+        common = np.repeat(solution.transition_matrix[None], A, axis=0)
+        starts = {
+            "vote": model.votes()[0],
+            "triples": model.start(common, solution.class_prior, ""),
+        }
+        reached = {
+            name: model.em(start, np.zeros((A, 1, 1)), 500).objective
+            for name, start in starts.items()
+        }
+        est = AnnotatorHOC(per_annotator=True, shrinkage=0).fit(labels)
+        own = model.posterior(est.transition_matrices_, est.class_prior_)[1]
+        gained.append(own - (max(reached.values()) if fails == "both" else reached[fails]))
+        assert own >= max(reached.values()) - 0.5
+    assert max(gained) > 20
 
 
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # not informative
