@@ -38,6 +38,7 @@ _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
 _OF_ONE_CLASS = 0.9  # chance of a neighbour, when labels alone vote
 _CLEAREST = 0.05  # share of each class's examples
 _CLEAR = 0.9  # chance that they are of their class; with less T is often off by .1, or far more
+_NEARLY_ALL = 0.995
 # A priori, overlap is as probable as 1 / its power: that of all examples; of the clearest, with
 _PURITY, _MOST_PURITY = 10.0, 50.0  # the square root of their number as a power, or this
 _LEAST_OVERLAP = np.array([0.05, 0.01])
@@ -182,8 +183,9 @@ class Refinement:
 
     def _finding_of_clearest(self) -> Finding:
         clearest = f"the {_CLEAREST:.0%} of its examples that are clearest"
+        share = "nearly all" if self.clearest > _NEARLY_ALL else f"{self.clearest:.1%} or more"
         sentence = (
-            f"The features tell each class: of {clearest}, {self.clearest:.1%} or more are of it."
+            f"The features tell each class: of {clearest}, {share} are of it."
             if self._clear
             else f"A class overlaps so much with others that of {clearest} only "
             f"{self.clearest:.1%} are of it, by the features. How much is noise then rests on the "
