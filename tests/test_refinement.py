@@ -109,6 +109,10 @@ def test_products_only_where_they_tell_labels_better(overlapping):
     for spread, width in ((1, X.shape[1]), (1 + y[:, None], X.shape[1] * (X.shape[1] + 3) // 2)):
         labels = class_conditional(y, T, random_state=0).labels
         assert _linear_models(spread * X, labels, T, fold, order, HOST).width == width
+    few = np.arange(0, len(y), 10)
+    some = np.argsort(y[few], kind="stable")
+    args = (2 * (1 + y[few, None]) * X[few], labels[few], T, fold[few], some, HOST)
+    assert _linear_models(*args).width == X.shape[1]
 
 
 def test_no_score_has_seen_the_own_label():

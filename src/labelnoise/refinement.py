@@ -32,6 +32,7 @@ from labelnoise.linear import MOST_TRAINED, MOST_VALUES, HeldOut, columns_with_p
 _FOLDS = 5
 _C = (0.03, 1.0)  # of the linear model, with so many labels of a class
 _LABELS = (2000, 5000)
+_LABELS_A_COLUMN = 4  # of each class, for products: with fewer, classes changed places
 _LINEAR_STEPS = 40
 _UNIFORM = 0.1  # share of uniform noise in the T that the model of the clean class starts from
 _VOTES_BEFORE = 0.01  # a vote for each class before neighbours are counted
@@ -437,7 +438,8 @@ def _linear_models(
     """Linear in the features, or in their products too, if that tells the labels better."""
     C = float(np.exp(np.interp(min(len(labels), _ENOUGH) / len(T), _LABELS, np.log(_C))))
     models = HeldOut(X, labels, C, fold, order, arrays)
-    if columns_with_products(models.width) == models.width:
+    width = columns_with_products(models.width)
+    if width == models.width or len(labels) / len(T) < _LABELS_A_COLUMN * width:
         return models
     free = replace(arrays, free=arrays.free - 4 * X.size)
     richer = HeldOut(X, labels, C, fold, order, free, products=True)
