@@ -59,9 +59,7 @@ _SIGNIFICANT = (4.0, 7.0)  # log-likelihood: from the first on a dependence coun
 _LARGE = (0.12, 0.25)  # second; and so does the size of b
 _ATTRACTED = (0.3, 0.5)  # and c
 _POSITIVE = (0.0, 0.15)  # b is, in full at the second
-_HIDDEN = (
-    0.2  # wrong labels that overlap hides, on hard examples, over the root of those it does not
-)
+_HIDDEN = 0.2  # wrong labels that overlap hides on hard examples, over the root of the others
 _TOO_MUCH = (0.45, 0.65)  # overlap, of the most there can be, for such noise to be told from it
 _TELLING = (0.01, 0.015)  # log-likelihood that each example gains, for it to be told all the same
 _MOST_SHARE = 0.75  # of the triples' T
