@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from labelnoise.consensus import Consensus
     from labelnoise.groups import GroupHOC
     from labelnoise.hoc import HOC
-    from labelnoise.linear import ForwardClassifier
+    from labelnoise.forward import ForwardClassifier
     from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 
@@ -39,7 +39,7 @@ _HOMES = {
     "HOC": "hoc",
     "AnnotatorHOC": "annotators",
     "Consensus": "consensus",
-    "ForwardClassifier": "linear",
+    "ForwardClassifier": "forward",
     "GroupHOC": "groups",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",

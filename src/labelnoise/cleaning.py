@@ -22,9 +22,9 @@ from labelnoise._estimator import expect_two_classes
 from labelnoise._labels import class_names
 from labelnoise.baselines import _probabilities
 from labelnoise.diagnostics import Finding
-from labelnoise.linear import _features, _fit_softmax, _scaled, as_labels, fit_transition_layer
+from labelnoise.linear import checked_features, fit_softmax, _scaled, as_labels, fit_transition_layer
 from labelnoise.neighbors import listed_neighbors, nearest_neighbors
-from labelnoise.noise import _check_transition
+from labelnoise.noise import checked_transition
 
 _VOTERS = (10, 50)  # so many nearest neighbours are counted
 _FOLDS = 3
@@ -62,7 +62,7 @@ class CleanModel:
             raise LabelNoiseError(
                 "Expected a model that was fitted to features, but it was fitted to neighbors alone"
             )
-        X = _features(X)
+        X = checked_features(X)
         n, d = self.features.shape
         if X.shape[1] != d:
             raise LabelNoiseError(f"Expected {d} features, as in training, but X has {X.shape[1]}")
@@ -112,10 +112,10 @@ def fit_clean_model(
     for overlap, so that the truth mostly lies between them; and a zero in T would rule out a class
     whatever the evidence. Measured in benchmarks/results/suspects.md.
     """
-    features = None if X is None else _features(X)
+    features = None if X is None else checked_features(X)
     n = np.size(labels) if features is None else len(features)
     K = len(np.atleast_1d(transition_matrix))
-    T = _check_transition(transition_matrix, K, "transition_matrix")
+    T = checked_transition(transition_matrix, K, "transition_matrix")
     labels = as_labels(labels, n, K, least=-1)
     expect_two_classes(np.arange(K), labels)
     most = min(max(_VOTERS), n - 1)
@@ -143,7 +143,7 @@ def fit_clean_model(
         train = (fold >= 0) & ~held_out
         votes = _votes(np.where(train, labels, -1), near, K)
         for i, inputs in enumerate((known, np.hstack([known, votes]))):
-            fitted, _ = _fit_softmax(inputs[train], labels[train], T, _C, maxiter=100, ftol=1e-5)
+            fitted, _ = fit_softmax(inputs[train], labels[train], T, _C, maxiter=100, ftol=1e-5)
             scores[i, held_out] = _scores(inputs[held_out], fitted)
             weights.append(fitted)
     of_features, of_both = (np.mean(weights[i::2], axis=0) for i in range(2))

@@ -179,7 +179,7 @@ def class_conditional(
     NoisyLabels(class-conditional, N=1000, K=2, rate=0.1420)
     """
     clean, names = _encode(y, classes)
-    T = _check_transition(transition_matrix, len(names), "transition_matrix")
+    T = checked_transition(transition_matrix, len(names), "transition_matrix")
     return _from_class("class-conditional", clean, names, T, random_state)
 
 
@@ -238,7 +238,7 @@ def group_dependent(
             )
     T = np.stack(
         [
-            _check_transition(
+            checked_transition(
                 transition_matrices[group], len(names), f"transition_matrices[{group!r}]"
             )
             for group in distinct.tolist()
@@ -558,7 +558,7 @@ def _encode(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.nda
     return clean, names
 
 
-def _check_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:
+def checked_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:
     """T as float64, its rows rescaled to sum to 1 to the last digit."""
     T = np.array(transition_matrix, dtype=np.float64)
     if T.shape != (k, k):
