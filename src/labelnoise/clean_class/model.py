@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import rankdata
@@ -24,8 +23,6 @@ from labelnoise.clean_class.evidence import Evidence
 
 _PRIOR_LABELS = 10.0  # of each class: for so many labels the T of the triples stands
 _BLOCK = 160_000  # examples times classes that are worked on at a time
-_MOST_CURVED = 1000  # parameters, above which the curvature is not computed
-_CURVATURE_OPERATIONS = 4e9
 _STEPS = 300
 
 
@@ -145,6 +142,16 @@ def _by_both(
     return by_b, likeness[label] * wrong - expected
 
 
+def _squares(
+    data: Evidence, model: Model, depends: Dependence, label: int, rows: slice
+) -> np.ndarray:
+    """Sums of squares of the derivatives by b and c."""
+    seen = _explain(data, model, depends, label, rows)
+    r = data.arrays.put(model.ratios, np.float32)
+    both = _by_both(seen, r, depends, label, rows)
+    return np.array([float((by * by).sum(dtype=data.arrays.xp.float64)) for by in both])
+
+
 def _sums(
     data: Evidence, model: Model, depends: Dependence | None, label: int, rows: slice
 ) -> np.ndarray:
@@ -168,32 +175,27 @@ def _sums(
     return np.concatenate([[value], by_slopes, by_intercepts, by_ratios.ravel(), by_both])
 
 
-def information(
-    data: Evidence, model: Model, depends: Dependence | None = None, operations: float = np.inf
-) -> np.ndarray:
+def information(data: Evidence, model: Model, operations: float = np.inf) -> np.ndarray:
     """Sum over examples of the outer product of the log-likelihood's derivatives.
 
-    By slopes, intercepts, the logarithms of the ratios off the diagonal, b and c.
+    By slopes, intercepts and the logarithms of the ratios off the diagonal, where noise depends on
+    the class alone. Of so many examples as take this number of operations.
     """
     arrays, xp = data.arrays, data.arrays.xp
     m, K, n = data.scores.shape
-    size = m + K * K + 2 * (depends is not None)
-    every = 1 + int(n * size**2 / operations)
+    every = 1 + int(n * (m + K * K) ** 2 / operations)
     off = arrays.put(~np.eye(K, dtype=bool))
     r = arrays.put(model.ratios, np.float32)
 
     def product(block: tuple[int, slice]) -> Any:
         label, rows = block
         rows = slice(rows.start, rows.stop, every)
-        seen = _explain(data, model, depends, label, rows)
-        by_ratios = -(seen.posterior * seen.right)[:, None] * (r[:, :, None] * seen.factor)
+        seen = _explain(data, model, None, label, rows)
+        by_ratios = -(seen.posterior * seen.right)[:, None] * r[:, :, None]
         by_ratios[:, label] += seen.posterior
         by_logits = seen.posterior - seen.h
         by_slopes = (data.scores[:, :, rows] * by_logits).sum(axis=1)
-        derivatives = [by_slopes, by_logits, by_ratios[off]]
-        if depends is not None:
-            derivatives.append(xp.stack(_by_both(seen, r, depends, label, rows)))
-        matrix = xp.concatenate(derivatives)
+        matrix = xp.concatenate([by_slopes, by_logits, by_ratios[off]])
         return matrix @ matrix.T
 
     return every * arrays.get(sum(map(product, _blocks(data)))).astype(np.float64)
@@ -208,19 +210,15 @@ def fit(
 ) -> Model:
     """The model of the largest likelihood, with a prior of some labels of each class.
 
-    `expected` (K, K) is the T that they are of. Slopes, b and c are normal beforehand.
+    `expected` (K, K) is the T that they are of. b and c are normal beforehand, if anything
+    `depends`.
     """
     m, K, n = data.scores.shape
     off = ~np.eye(K, dtype=bool)
     ends = [m, m + K, m + K * K]
     blocks = list(_blocks(data))
     precision = np.zeros(m + K * K + 2 * (depends is not None))
-    precision[:m] = SLOPE_PRECISION
     precision[m + K * K :] = 1.0
-
-    def pack(model: Model) -> np.ndarray:
-        both = [] if depends is None else [model.b, model.c]
-        return np.concatenate([model.slopes, model.intercepts, logit(np.clip(model.ratios[off], 1e-9, 0.999)), both])
 
     def unpack(parameters: np.ndarray) -> Model:
         slopes, intercepts, logits, both = np.split(parameters, ends)
@@ -228,69 +226,47 @@ def fit(
         ratios[off] = expit(logits)
         return Model(slopes, intercepts, ratios, *both.tolist())
 
-    def inner(model: Model) -> np.ndarray:
-        """Derivatives of log ratios by their logits, and 1 for all other parameters."""
-        result = np.ones(len(precision))
-        result[m + K : m + K * K] = (1 - model.ratios)[off]
-        return result
+    def sums_of(model: Model, of_block: Callable[..., np.ndarray]) -> Any:
+        return sum(shared(lambda block: of_block(data, model, depends, *block), blocks))
 
     def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         model = unpack(parameters)
-        sums = sum(shared(lambda block: _sums(data, model, depends, *block), blocks))
-        value, by_slopes, by_intercepts, by_ratios, by_both = np.split(sums, [1, *(1 + e for e in (m, m + K, m + K + K * K))])
+        sums = sums_of(model, _sums)
+        value, by_model, by_ratios, by_both = np.split(sums, [1, 1 + m + K, 1 + m + K + K * K])
         T = model.transition_matrix
-        value = float(value[0]) + labels * (expected * np.log(T + 1e-12)).sum()
-        value -= precision @ parameters**2 / 2
-        by_ratios = by_ratios.reshape(K, K) + labels * (expected - T)
-        gradient = np.concatenate([by_slopes, by_intercepts, by_ratios[off], by_both])
-        EVALS[0] += 1
-        return -value, precision * parameters - gradient * inner(model)
+        penalised = float(value[0]) + labels * (expected * np.log(T + 1e-12)).sum()
+        by_ratios = (by_ratios.reshape(K, K) + labels * (expected - T)) * (1 - model.ratios)
+        gradient = np.concatenate([by_model, by_ratios[off], by_both])
+        gradient -= precision * parameters
+        return precision @ parameters**2 / 2 - penalised, -gradient
 
-    def curvature(model: Model) -> np.ndarray:
-        """Lower triangular L such that the second derivatives are about L L', or its diagonal."""
-        T, by = model.transition_matrix, inner(model)
-        own = precision + 1e-2
-        own[m + K : m + K * K] += (labels * T * (1 - T) * (1 - model.ratios) ** 2)[off]
-        if len(own) > _MOST_CURVED or MODE[0] == "diag":
-            shares = np.bincount(data.labels, minlength=K) / n
-            likely = n * shares[:, None] * T * (1 - T)
-            own[:m] += n * SL[0]
-            own[m : m + K] += n * shares * SL[1]
-            own[m + K : m + K * K] += (likely * (1 - model.ratios) ** 2)[off]
-            return np.sqrt(own)
-        matrix = information(data, model, depends, _CURVATURE_OPERATIONS) * by * by[:, None]
-        scale = np.sqrt(np.diag(matrix) + own)
-        scaled = (matrix + np.diag(own)) / scale / scale[:, None] + 0.01 * np.eye(len(scale))
-        return scale[:, None] * np.linalg.cholesky(scaled)
+    def scale(model: Model) -> np.ndarray:
+        """About the root of the objective's second derivative by each parameter."""
+        T, shares = model.transition_matrix, np.bincount(data.labels, minlength=K) / n
+        of_labels = (n * shares[:, None] + labels) * T * (1 - T) * (1 - model.ratios) ** 2
+        own = np.concatenate([np.full(m, 0.3 * n), 0.1 * n * shares, of_labels[off]])
+        if depends is not None:
+            own = np.append(own, sums_of(model, _squares))
+        return np.sqrt(own + precision + 1e-2)
 
-    found, value = pack(start), np.inf
+    begin = np.concatenate(
+        [start.slopes, start.intercepts, logit(np.clip(start.ratios[off], 1e-9, 0.999))]
+    )
+    if depends is not None:
+        begin = np.append(begin, [start.b, start.c])
     with data.arrays.sharing() as shared:
-        for _ in range(ROUNDS):
-            before = value
-            found, value = _search(objective, found, curvature(unpack(found)))
-            if before - value < NEGLIGIBLE:
-                break
-    return replace(unpack(found), log_likelihood=-value)
-ROUNDS, NEGLIGIBLE, SLOPE_PRECISION = 1, 0.1, 0.1
-EVALS = [0]; FT=[2e-7]; MODE=['diag']; SL=[.3,.1]
+        size = scale(start)
 
-def _search(
-    objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    start: np.ndarray,
-    L: np.ndarray,
-) -> tuple[np.ndarray, float]:
-    """Minimise by L-BFGS, in coordinates z of which parameters are ``start + inv(L') z``."""
+        def in_scale(z: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = objective(begin + z / size)
+            return value, gradient / size
 
-    def parameters(z: np.ndarray) -> np.ndarray:
-        return start + (z / L if L.ndim == 1 else solve_triangular(L, z, lower=True, trans="T"))
-
-    def by_z(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = objective(parameters(z))
-        return value, gradient / L if L.ndim == 1 else solve_triangular(L, gradient, lower=True)
-
-    options = {"maxiter": _STEPS, "maxcor": 20, "ftol": FT[0] , "gtol": 1e-9}
-    found = minimize(by_z, np.zeros(len(start)), jac=True, method="L-BFGS-B", options=options)
-    return parameters(found.x), float(found.fun)
+        options = {"maxiter": _STEPS, "maxcor": 20, "ftol": FT[0], "gtol": 1e-9}
+        search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
+        found = minimize(in_scale, np.zeros(len(begin)), **search)
+        EVALS[0] = found.nfev
+    return replace(unpack(begin + found.x / size), log_likelihood=-float(found.fun))
+EVALS=[0]; FT=[2e-7]
 
 
 def explained(
