@@ -7,40 +7,28 @@ of the clean class, ``q[k] = h(x)[k] T[k, y] / (T' h(x))[y]``, its gradient by t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import threadpool_limits
 
 from labelnoise._arrays import HOST, Arrays
 from labelnoise._blocks import row_blocks
-from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._estimator import expect_two_classes, expect_whole
-from labelnoise._labels import encode_labels
+from labelnoise._errors import LabelNoiseError
+from labelnoise._estimator import expect_whole
 from labelnoise.consensus import _class_numbers
-from labelnoise.hoc import HOC
-from labelnoise.noise import checked_transition
 
 _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
-_FOLDS = 3
-_NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
-_LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
 MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
 _SHARES, _SHARE_ROWS = 8, (1024, 8192)  # that threads work on: so many, within these bounds
-_LEAST_CHANCE = 1e-6  # a forest says 0 of what it has not seen
-_MOST_COLUMNS = 512  # of features and their products
 _SCORED_ROWS = 1024  # at a time
-_OUTLYING = 3.0  # deviations, beyond which a feature's products do not grow
 
 
 def noisy_posteriors(
@@ -57,9 +45,29 @@ def noisy_posteriors(
     labels = as_labels(y, len(X), n_classes)
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
     result = np.empty((len(X), n_classes), np.float32)
-    for rows, scores in HeldOut(X, labels, C, fold).scores(np.eye(n_classes)):
-        result[rows] = softmax(scores[rows], axis=1)
+    models = HeldOut(X, labels, C, fold)
+    for rows, weights in models.fit(np.eye(n_classes), steps=100):
+        result[rows] = softmax(models.scores(weights)[rows], axis=1)
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A linear softmax model of standardised features."""
+
+    weights: np.ndarray
+    """(K, d + 1), the last column the intercepts."""
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """(M, K) float32 whose softmax is h of new rows."""
+        weights = self.weights.astype(np.float32)
+        result = np.empty((len(X), len(weights)), np.float32)
+        for rows in row_blocks(*X.shape):
+            x = (_exact(X[rows]) - self.mean) / self.deviation
+            result[rows] = x.astype(np.float32) @ weights[:, :-1].T + weights[:, -1]
+        return result
 
 
 class HeldOut:
@@ -78,91 +86,61 @@ class HeldOut:
         fold: np.ndarray,
         order: np.ndarray | None = None,
         arrays: Arrays = HOST,
-        *,
-        products: bool = False,
     ) -> None:
         self.X, self.labels, self.C, self.fold, self.arrays = X, labels, C, fold, arrays
         self.order = np.arange(len(X)) if order is None else order
-        self.width = columns_with_products(X.shape[1]) if products else X.shape[1]
         mean, deviation = _mean_and_deviation(X, arrays)
-        # Rows in another order have the same mean but for rounding, which the search would magnify.
-        scale = deviation.astype(np.float32).astype(np.float64)
-        self.mean = arrays.put(np.round(mean / scale, 6) * scale)
-        self.scale = arrays.put(scale)
+        # Rows in another order have the same mean but for rounding, which a search would magnify.
+        self.deviation = deviation.astype(np.float32).astype(np.float64)
+        self.mean = np.round(mean / self.deviation, 6) * self.deviation
         self.held = None
-        if arrays.device is not None and 4 * len(X) * self.width < arrays.free:
-            held = arrays.empty((len(X), self.width))
+        if arrays.device is not None and 4 * X.size < arrays.free:
+            held = arrays.empty(X.shape)
             for rows in row_blocks(*held.shape):
                 held[rows] = self._rows(rows)
             self.held = held
 
-    def scores(
-        self, T: np.ndarray, *, every: int = 1, steps: int = 100
-    ) -> Iterator[tuple[np.ndarray, Any]]:
-        """For each fold, which rows it has, and (N, K) float32 whose softmax is h of all rows.
+    def fit(
+        self, T: np.ndarray, every: int = 1, steps: int = 40
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each fold, which rows it has, and weights (K, d + 1) that have not seen them.
 
-        By a model that has not seen the fold, trained in so many steps at most, on one example in
-        `every`, or fewer.
+        Trained in so many steps at most, on one example in `every`, or fewer.
         """
-        own, arrays = self.fold[self.order], self.arrays
-        block = arrays.larger * _SCORED_ROWS
+        own = self.fold[self.order]
         for number in range(self.fold.max() + 1):
             rows = self.order[own != number]
-            most = min(MOST_TRAINED, MOST_VALUES // self.width)
+            most = min(MOST_TRAINED, MOST_VALUES // self.X.shape[1])
             rows = rows[:: max(every, -(-len(rows) // most))]
-            options = {"arrays": arrays, "maxiter": steps, "ftol": 1e-6}
-            found, _ = fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
-            weights = arrays.put(found.astype(np.float32))
-            result = arrays.empty((len(self.X), len(T)))
-            # One thread, blocks of one size: a product that is cut elsewhere is rounded otherwise.
-            with threadpool_limits(1, "blas"):
-                for start in range(0, len(self.X), block):
-                    some = slice(start, start + block)
-                    result[some] = self._rows(some) @ weights[:, :-1].T
-            result += weights[:, -1]
-            yield self.order[own == number], result
+            options = {"arrays": self.arrays, "maxiter": steps, "ftol": 1e-6}
+            weights, _ = fit_softmax(self._rows(rows), self.labels[rows], T, self.C, **options)
+            yield self.order[own == number], weights
 
-    def log_likelihood(self, T: np.ndarray, enough: float = np.inf, **options: int) -> float:
-        """Of labels by models that have not seen them, with options of `scores`.
-
-        Of so many folds as have `enough` labels, or all.
-        """
-        arrays, total, seen = self.arrays, 0.0, 0
-        for rows, scores in self.scores(T, **options):
-            clean = softmax(arrays.get(scores[arrays.put(rows)]).astype(np.float64), axis=1)
-            total += np.log((clean * T.T[self.labels[rows]]).sum(axis=1)).sum()
-            seen += len(rows)
-            if seen >= enough:
-                break
-        return float(total)
-
-    def _rows(self, rows: slice | np.ndarray) -> Any:
-        """Standardised, and their products."""
-        if self.held is not None:
-            return self.held[rows]
-        xp, put = self.arrays.xp, self.arrays.put
-        x = put(_exact(self.X[rows], copy=isinstance(rows, slice)))
-        x -= self.mean
-        x /= self.scale
-        x = xp.asarray(x, dtype=xp.float32)
-        d = x.shape[1]
-        if self.width == d:
-            return x
-        result = self.arrays.empty((len(x), self.width))
-        result[:, :d] = x
-        xp.clip(x, -_OUTLYING, _OUTLYING, out=x)
-        end = d
-        for column in range(d):
-            start, end = end, end + d - column
-            xp.multiply(x[:, column:], x[:, column, None], out=result[:, start:end])
-            result[:, start] -= 1  # the mean of a square
+    def scores(self, weights: np.ndarray) -> Any:
+        """(N, K) float32 whose softmax is h of all rows, by the weights of one model."""
+        arrays = self.arrays
+        put, block = arrays.put(weights.astype(np.float32)), arrays.larger * _SCORED_ROWS
+        result = arrays.empty((len(self.X), len(weights)))
+        # One thread, blocks of one size: a product that is cut elsewhere is rounded otherwise.
+        with threadpool_limits(1, "blas"):
+            for start in range(0, len(self.X), block):
+                some = slice(start, start + block)
+                result[some] = self._rows(some) @ put[:, :-1].T
+        result += put[:, -1]
         return result
 
+    def mean_model(self, weights: list[np.ndarray]) -> LinearModel:
+        """The mean of several models, for rows that none of them was trained on."""
+        return LinearModel(np.mean(weights, axis=0), self.mean, self.deviation)
 
-def columns_with_products(d: int) -> int:
-    """How many columns d features have with their products; d, if that were too many."""
-    columns = d * (d + 3) // 2
-    return columns if columns <= _MOST_COLUMNS else d
+    def _rows(self, rows: slice | np.ndarray) -> Any:
+        """Standardised."""
+        if self.held is not None:
+            return self.held[rows]
+        x = self.arrays.put(_exact(self.X[rows], copy=isinstance(rows, slice)))
+        x -= self.arrays.put(self.mean)
+        x /= self.arrays.put(self.deviation)
+        return self.arrays.xp.asarray(x, dtype=self.arrays.xp.float32)
 
 
 def _mean_and_deviation(X: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,11 @@
+"""The model of the clean class: h(x) = P(clean class | features, labels of neighbours), and T.
+
+`evidence` scores each class without the example's own label, `model` finds h and T together,
+`dependence` tests whether noise depends on the example, and `estimate` decides between the T of
+this model and the T of the triples. `posterior` adds the example's own label.
+"""
+
+from labelnoise.clean_class.estimate import CleanClass, fit_clean_class
+from labelnoise.clean_class.posterior import counted_joint, tilted, transition_given
+
+__all__ = ["CleanClass", "counted_joint", "fit_clean_class", "tilted", "transition_given"]

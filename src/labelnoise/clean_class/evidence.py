@@ -1,9 +1,9 @@
-"""Evidence of each example's clean class, from all but its own label.
+"""Evidence of each example's clean class that has not seen the example's own label.
 
-Linear models of the features score each class, each trained without the fold that it scores. The
-neighbours then vote: each with the class that its own score and its own label suggest, and once
-more by their labels alone, as the linear models may be wrong in some region. Votes for a fold are
-cast with models that have not seen the fold.
+Linear models of the features score each class; each model is trained without the fold that it
+scores. The neighbours then vote, each for the class that a linear model and the neighbour's own
+label suggest. They vote once more by their labels alone, because a linear model may be wrong in a
+whole region. Votes for a fold are cast with models that have not seen the fold.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from typing import Any
 import numpy as np
 
 from labelnoise._arrays import HOST, Arrays
-from labelnoise._blocks import row_blocks
-from labelnoise.linear import HeldOut
+from labelnoise.linear import HeldOut, LinearModel
 
 SCALES = (2, 6, 18)
-"""So many nearest neighbours vote."""
+"""How many of the nearest neighbours vote."""
 
-_FOLDS = 5
-_LABELS_OF_A_CLASS, _C = (2000, 5000), (0.03, 1.0)  # of the linear models, interpolated
-_STEPS = 40  # of their search
-_UNIFORM = 0.1  # share of uniform noise in the T of all evidence: no label is impossible
+FOLDS = 5
+LABELS_OF_A_CLASS, PENALTIES = (2000, 5000), (0.03, 1.0)  # C of the linear models, interpolated
+UNIFORM_SHARE = 0.1  # of uniform noise in the T that votes use: no label is impossible
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Scores of each class and labels, with the examples sorted by label."""
+    """Scores of each class, and noisy labels, with the examples sorted by label."""
 
     scores: Any
-    """(m, K, N) float32, in each of the m kinds of evidence a logarithm of mean 0."""
+    """(m, K, N) float32: the logarithm of each of m kinds of evidence, with mean 0 over classes."""
     labels: np.ndarray
     """(N,) class numbers, sorted."""
     arrays: Arrays = HOST
@@ -40,7 +38,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The examples that evidence is taken from, in an order that is the data's own."""
+    """The examples that evidence is collected from."""
 
     X: np.ndarray
     labels: np.ndarray
@@ -52,13 +50,31 @@ class Sample:
     arrays: Arrays = HOST
 
 
-def ordered(X: np.ndarray, labels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows sorted by label (N,) and classes (K,), in an order that does not depend on theirs.
+@dataclass(frozen=True, eq=False)
+class Voters:
+    """What collects evidence of examples that were not fitted."""
 
-    Sums are rounded differently in another order, which a search would magnify.
+    linear: LinearModel
+    """The mean of the folds' models."""
+    suggested: Any
+    """(N, K) class of each fitted example, by the linear models and its label."""
+    by_label: Any
+    """(N, K) logarithm of P(label | class) / P(label) for the label of each fitted example."""
+    arrays: Arrays
+
+    def evidence(self, X: np.ndarray, neighbors: np.ndarray) -> Any:
+        """Scores (m, K, M) of new examples (M, d), given their neighbours (M, k) that were fitted."""
+        scores = _scores(self.linear.scores(X), self.suggested, self.by_label, neighbors, self.arrays)
+        return scores - scores.mean(axis=1, keepdims=True)
+
+
+def ordered(X: np.ndarray, labels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows sorted by label (N,), and classes (K,), in an order that depends on the data alone.
+
+    Sums in another order round differently, and a search magnifies the difference. Rows of a class
+    are sorted by the distance from the mean, which rotation does not change.
     """
-    direction = np.random.default_rng(0).standard_normal(X.shape[1])
-    place = np.concatenate([X[rows] @ direction for rows in row_blocks(*X.shape)])
+    place = ((X - X.mean(axis=0, dtype=np.float64)) ** 2).sum(axis=1)
     ends = np.bincount(labels, minlength=K).cumsum()
     by_class = np.split(np.lexsort((place, labels)), ends[:-1])
     classes = np.argsort([place[rows[len(rows) // 2]] for rows in by_class])
@@ -81,40 +97,63 @@ def sample(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    per_class = min(len(labels) / K, _LABELS_OF_A_CLASS[1])
-    C = float(np.exp(np.interp(per_class, _LABELS_OF_A_CLASS, np.log(_C))))
-    models = HeldOut(X, labels, C, fold % _FOLDS, order, arrays)
+    C = float(np.exp(np.interp(len(labels) / K, LABELS_OF_A_CLASS, np.log(PENALTIES))))
+    models = HeldOut(X, labels, C, fold % FOLDS, order, arrays)
     return Sample(X, labels, neighbors, order, models, arrays)
 
 
-def evidence(data: Sample, T: np.ndarray, step: Callable[[], None], every: int = 1) -> Evidence:
+def collect(
+    data: Sample, T: np.ndarray, step: Callable[[], None], every: int = 1
+) -> tuple[Evidence, Voters]:
     """Collect the evidence, given T, of one example in `every`."""
-    arrays, (n, K), k = data.arrays, (len(data.labels), len(T)), data.neighbors.shape[1]
-    xp, labels = arrays.xp, arrays.put(data.labels)
-    T = (1 - _UNIFORM) * T + _UNIFORM / K
-    scales = sorted({min(most, k) for most in SCALES})
+    arrays, (n, K) = data.arrays, (len(data.labels), len(T))
+    labels = arrays.put(data.labels)
+    T = (1 - UNIFORM_SHARE) * T + UNIFORM_SHARE / K
     shown = np.bincount(data.labels, minlength=K) / n
-    by_class = arrays.put(T.T, np.float32)[labels]
+    chance = arrays.put(T.T, np.float32)[labels]
     by_label = arrays.put(np.log(T / shown).T, np.float32)[labels]
-    place = np.full(n, -1)
     chosen = data.order[::every]
+    place = np.full(n, -1)
     place[chosen] = np.arange(len(chosen))
-    scores = arrays.empty((2 + len(scales), K, len(chosen)))
-    for rows, linear in data.models.scores(T, every=every, steps=_STEPS):
+    kinds = 2 + len(_scales(data.neighbors))
+    scores = arrays.empty((kinds, K, len(chosen)))
+    models, total = [], 0
+    for rows, model in data.models.fit(T, every):
+        linear = data.models.scores(model)
+        suggested = _suggested(linear, chance, arrays.xp)
         rows = rows[place[rows] >= 0]
         own = arrays.put(place[rows])
-        suggested = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
-        suggested *= by_class
-        suggested /= suggested.sum(axis=1, keepdims=True)
-        before = suggested.mean(axis=0)
-        scores[0][:, own] = linear[arrays.put(rows)].T
-        votes, alone = 0 * suggested[: len(rows)], 0 * suggested[: len(rows)]
-        for number, column in enumerate(arrays.put(data.neighbors[rows, : scales[-1]].T), 1):
-            votes += suggested[column]
-            alone += by_label[column]
-            if number in scales:
-                scores[1 + scales.index(number)][:, own] = xp.log(votes + before).T
-        scores[-1][:, own] = alone.T
+        near = arrays.put(data.neighbors[rows])
+        scores[:, :, own] = _scores(linear[arrays.put(rows)], suggested, by_label, near, arrays)
+        models.append(model)
+        total = total + suggested
         step()
     scores -= scores.mean(axis=1, keepdims=True)
-    return Evidence(scores, data.labels[chosen], arrays)
+    voters = Voters(data.models.mean_model(models), total / len(models), by_label, arrays)
+    return Evidence(scores, data.labels[chosen], arrays), voters
+
+
+def _scales(neighbors: np.ndarray) -> list[int]:
+    return sorted({min(most, neighbors.shape[1]) for most in SCALES})
+
+
+def _suggested(linear: Any, chance: Any, xp: Any) -> Any:
+    """(N, K) class that a linear model and the example's own label suggest."""
+    result = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
+    result *= chance
+    result /= result.sum(axis=1, keepdims=True)
+    return result
+
+
+def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Arrays) -> Any:
+    """(m, K, M) scores by the features, by neighbours' votes and by their labels alone."""
+    xp, scales = arrays.xp, _scales(near)
+    before = suggested.mean(axis=0)  # one vote, so that no class has none
+    kinds = [linear.T]
+    votes, alone = 0 * linear, 0 * linear
+    for number, column in enumerate(near[:, : scales[-1]].T, 1):
+        votes += suggested[column]
+        alone += by_label[column]
+        if number in scales:
+            kinds.append(xp.log(votes + before).T)
+    return xp.stack([*kinds, alone.T])

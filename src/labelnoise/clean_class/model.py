@@ -1,7 +1,7 @@
-"""The model: h, a softmax of the evidence, and T, found together from the labels.
+"""h, a softmax of the evidence, and T, found together from the noisy labels.
 
 ``P(y | x) = sum_k h_k(x) T[k, y]`` with ``h = softmax(sum_m a_m s_m(x) + c)``: one slope for each
-kind of evidence, an intercept for each class, and T by its ratios ``r[k, j] = T[k, j] / T[k, k]``,
+kind of evidence, one intercept for each class, and T by its ratios ``r[k, j] = T[k, j] / T[k, k]``,
 which are below 1. Where noise depends on the example, the ratios have a factor
 ``exp(b * rank(x) + c * likeness_j(x))``.
 """
@@ -21,9 +21,13 @@ from scipy.stats import rankdata
 from labelnoise._arrays import HOST, Arrays
 from labelnoise.clean_class.evidence import Evidence
 
-_PRIOR_LABELS = 10.0  # of each class: for so many labels the T of the triples stands
-_BLOCK = 160_000  # examples times classes that are worked on at a time
-_STEPS = 300
+PRIOR_LABELS = 1.0  # for each class, the T of the triples counts as this many labels
+FIRST_SLOPE = 0.6
+LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
+SLOPE_PRECISION = 1e-3  # of the normal prior of slopes
+MOST_STEPS = 300
+BLOCK = 160_000  # examples times classes in one block
+OPERATIONS = 1e11  # most for an information matrix; beyond it, a part of the examples is used
 
 
 class Dependence(NamedTuple):
@@ -32,7 +36,16 @@ class Dependence(NamedTuple):
     rank: Any
     """(N,) from -1/2, the clearest example, to 1/2."""
     likeness: Any
-    """(K, N) logarithm of h, of mean 0."""
+    """(K, N) logarithm of h, with mean 0 over classes."""
+
+    @classmethod
+    def of(cls, h: Any, arrays: Arrays = HOST) -> Dependence:
+        """From h (K, N)."""
+        xp = arrays.xp
+        # Equals share a rank: examples are sorted by label, which the rank must not tell.
+        rank = (rankdata(arrays.get(-xp.amax(h, axis=0))) - 0.5) / h.shape[1] - 0.5
+        likeness = xp.log(h + 1e-4)
+        return cls(arrays.put(rank.astype(np.float32)), likeness - likeness.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +63,13 @@ class Model:
 
     @property
     def transition_matrix(self) -> np.ndarray:
-        """(K, K) T, where noise depends on the example that of an average one."""
+        """(K, K) T; where noise depends on the example, that of an average one."""
         raw = self.ratios + np.eye(len(self.ratios))
         T: np.ndarray = raw / raw.sum(axis=1, keepdims=True)
         return T
 
-    def clean(self, scores: Any, arrays: Arrays = HOST) -> Any:
-        """(K, n) h of scores (m, K, n)."""
+    def h(self, scores: Any, arrays: Arrays = HOST) -> Any:
+        """(K, n) P(clean class) of scores (m, K, n)."""
         h = arrays.put(self.slopes, np.float32) @ scores.reshape(len(scores), -1)
         h = h.reshape(scores.shape[1:])
         h += arrays.put(self.intercepts, np.float32)[:, None]
@@ -67,34 +80,120 @@ class Model:
 
 
 def start_from(data: Evidence, T: np.ndarray) -> Model:
-    """Where the search begins: T, and classes as frequent as their labels."""
+    """Where a search begins: T, and classes as frequent as their labels."""
     m, K, n = data.scores.shape
     ratios = np.clip(T / np.maximum(np.diag(T), 1e-12)[:, None], 1e-3, 0.97)
     np.fill_diagonal(ratios, 0)
-    model = Model(np.full(m, START), np.zeros(K), ratios)
+    model = Model(np.full(m, FIRST_SLOPE), np.zeros(K), ratios)
     shares = np.maximum(np.bincount(data.labels, minlength=K), 1) / n
     some = data.scores[:, :, :: 1 + n // 5000]
     for _ in range(10):
-        h = data.arrays.get(model.clean(some, data.arrays)).mean(axis=1)
+        h = data.arrays.get(model.h(some, data.arrays)).mean(axis=1)
         model = replace(model, intercepts=model.intercepts + np.log(shares / h))
     return model
-START = 0.6
 
-def depends_on(h: Any, arrays: Arrays = HOST) -> Dependence:
-    """How clear the examples are, and which classes they resemble, from h (K, N)."""
-    xp = arrays.xp
-    # Equals have one rank: examples come sorted by label, which it must not tell.
-    rank = (rankdata(arrays.get(-xp.amax(h, axis=0))) - 0.5) / h.shape[1] - 0.5
-    likeness = xp.log(h + 1e-4)
-    return Dependence(arrays.put(rank.astype(np.float32)), likeness - likeness.mean(axis=0))
+
+def fit(
+    data: Evidence,
+    start: Model,
+    expected: np.ndarray,
+    depends: Dependence | None = None,
+) -> Model:
+    """Maximise the likelihood of the labels, with a prior of `PRIOR_LABELS` labels of each class.
+
+    `expected` (K, K) is the T that the prior's labels follow. If noise `depends` on the example, b
+    and c have a standard normal prior.
+    """
+    m, K, n = data.scores.shape
+    off = ~np.eye(K, dtype=bool)
+    ends = [m, m + K, m + K * K]
+    blocks = list(_blocks(data))
+    precision = np.zeros(m + K * K + 2 * (depends is not None))
+    precision[:m] = SLOPE_PRECISION
+    precision[m + K * K :] = 1.0
+
+    def unpack(parameters: np.ndarray) -> Model:
+        slopes, intercepts, logits, both = np.split(parameters, ends)
+        ratios = np.zeros((K, K))
+        ratios[off] = expit(logits)
+        return Model(slopes, intercepts, ratios, *both.tolist())
+
+    def sums_of(model: Model, of_block: Callable[..., np.ndarray]) -> Any:
+        return sum(shared(lambda block: of_block(data, model, depends, *block), blocks))
+
+    def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        model = unpack(parameters)
+        sums = sums_of(model, _sums)
+        value, by_model, by_ratios, by_both = np.split(sums, [1, 1 + m + K, 1 + m + K + K * K])
+        T = model.transition_matrix
+        penalised = float(value[0]) + PRIOR_LABELS * (expected * np.log(T + 1e-12)).sum()
+        by_ratios = by_ratios.reshape(K, K) + PRIOR_LABELS * (expected - T)
+        by_ratios *= 1 - model.ratios
+        gradient = np.concatenate([by_model, by_ratios[off], by_both]) - precision * parameters
+        return precision @ parameters**2 / 2 - penalised, -gradient
+
+    def scale(model: Model) -> np.ndarray:
+        """About the root of the objective's second derivative by each parameter."""
+        T, shares = model.transition_matrix, np.bincount(data.labels, minlength=K) / n
+        of_labels = (n * shares[:, None] + PRIOR_LABELS) * T * (1 - T) * (1 - model.ratios) ** 2
+        own = np.concatenate([np.full(m, 0.3 * n), 0.1 * n * shares, of_labels[off]])
+        if depends is not None:
+            own = np.append(own, sums_of(model, _squares))
+        return np.sqrt(own + precision + 1e-2)
+
+    begin = np.concatenate(
+        [start.slopes, start.intercepts, logit(np.clip(start.ratios[off], 1e-9, 0.999))]
+    )
+    if depends is not None:
+        begin = np.append(begin, [start.b, start.c])
+    with data.arrays.sharing() as shared:
+        size = scale(start)
+
+        def in_scale(z: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = objective(begin + z / size)
+            return value, gradient / size
+
+        # Slopes are not negative: no evidence speaks against the class that it names.
+        least = np.where(np.arange(len(begin)) < m, -begin * size, -np.inf)
+        options = {"maxiter": MOST_STEPS, "maxcor": 20, "ftol": 2e-7, "gtol": 1e-9}
+        bounds = np.column_stack([least, np.full(len(begin), np.inf)])
+        search: Any = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
+        found = minimize(in_scale, np.zeros(len(begin)), **search)
+    return replace(unpack(begin + found.x / size), log_likelihood=-float(found.fun))
+
+
+def explained(data: Evidence, model: Model, depends: Dependence | None = None) -> tuple[Any, Any]:
+    """(K, N) h, and P(clean class | evidence, own label)."""
+    arrays, (_, K, n) = data.arrays, data.scores.shape
+    clean, posterior = arrays.empty((K, n)), arrays.empty((K, n))
+    for label, rows in _blocks(data):
+        seen = _explain(data, model, depends, label, rows)
+        clean[:, rows], posterior[:, rows] = seen.h, seen.posterior
+    return clean, posterior
+
+
+def covariance_of_ratios(data: Evidence, model: Model, least: float) -> tuple[Any, Any]:
+    """Covariance of the ratios above `least`, and the information of each ratio off the diagonal.
+
+    Ratios near 0 are left out of the covariance: they are at their bound.
+    """
+    m, K, _ = data.scores.shape
+    first, found = m + K, model.ratios[~np.eye(K, dtype=bool)]
+    information = _information(data, model)
+    information[np.diag_indices(len(information))] += 1e-2
+    own = PRIOR_LABELS / (K - 1) / np.maximum(found, least) ** 2
+    information[first:, first:] += np.diag(own)
+    free = np.append(np.ones(first, bool), found > least)
+    covariance = np.linalg.inv(information[np.ix_(free, free)])[first:, first:]
+    return covariance, np.diag(information)[first:]
 
 
 class _Explained(NamedTuple):
-    """How the examples of a block have come by their label; (K, rows) but for `likely`."""
+    """How the examples of a block came by their label; (K, rows) but for `likely`."""
 
     h: Any
     factor: Any
-    """Of the ratios; of one column where noise depends on the class alone."""
+    """Of the ratios; one column where noise depends on the class alone."""
     right: Any
     """Chance that the label is right, by class."""
     posterior: Any
@@ -105,7 +204,7 @@ class _Explained(NamedTuple):
 def _blocks(data: Evidence) -> Iterator[tuple[int, slice]]:
     """Labels, and some of the examples that have them."""
     K = data.scores.shape[1]
-    most = max(1024, data.arrays.larger * _BLOCK // K)
+    most = max(1024, data.arrays.larger * BLOCK // K)
     ends = np.searchsorted(data.labels, np.arange(K + 1))
     for label, (first, end) in enumerate(pairwise(ends.tolist())):
         yield from ((label, slice(n, min(n + most, end))) for n in range(first, end, most))
@@ -115,8 +214,8 @@ def _explain(
     data: Evidence, model: Model, depends: Dependence | None, label: int, rows: slice
 ) -> _Explained:
     arrays, xp = data.arrays, data.arrays.xp
-    h = model.clean(data.scores[:, :, rows], arrays)
-    h += 1e-7  # or a label might be impossible
+    h = model.h(data.scores[:, :, rows], arrays)
+    h += LEAST_CHANCE
     r = arrays.put(model.ratios, np.float32)
     factor = xp.ones_like(h[:, :1])
     if depends is not None:
@@ -175,107 +274,28 @@ def _sums(
     return np.concatenate([[value], by_slopes, by_intercepts, by_ratios.ravel(), by_both])
 
 
-def information(data: Evidence, model: Model, operations: float = np.inf) -> np.ndarray:
+def _information(data: Evidence, model: Model) -> np.ndarray:
     """Sum over examples of the outer product of the log-likelihood's derivatives.
 
-    By slopes, intercepts and the logarithms of the ratios off the diagonal, where noise depends on
-    the class alone. Of so many examples as take this number of operations.
+    By slopes, intercepts and the ratios off the diagonal, where noise depends on the class alone.
     """
     arrays, xp = data.arrays, data.arrays.xp
     m, K, n = data.scores.shape
-    every = 1 + int(n * (m + K * K) ** 2 / operations)
+    every = 1 + int(n * (m + K * K) ** 2 / OPERATIONS)
     off = arrays.put(~np.eye(K, dtype=bool))
-    r = arrays.put(model.ratios, np.float32)
 
     def product(block: tuple[int, slice]) -> Any:
         label, rows = block
         rows = slice(rows.start, rows.stop, every)
         seen = _explain(data, model, None, label, rows)
-        by_ratios = -(seen.posterior * seen.right)[:, None] * r[:, :, None]
-        by_ratios[:, label] += seen.posterior
+        by_ratios = xp.zeros((K, *seen.h.shape), dtype=xp.float32)
+        by_ratios[:] = -(seen.posterior * seen.right)[:, None]
+        by_ratios[:, label] += seen.h * seen.right / seen.likely
         by_logits = seen.posterior - seen.h
         by_slopes = (data.scores[:, :, rows] * by_logits).sum(axis=1)
         matrix = xp.concatenate([by_slopes, by_logits, by_ratios[off]])
         return matrix @ matrix.T
 
-    return every * arrays.get(sum(map(product, _blocks(data)))).astype(np.float64)
-
-
-def fit(
-    data: Evidence,
-    start: Model,
-    expected: np.ndarray,
-    depends: Dependence | None = None,
-    labels: float = _PRIOR_LABELS,
-) -> Model:
-    """The model of the largest likelihood, with a prior of some labels of each class.
-
-    `expected` (K, K) is the T that they are of. b and c are normal beforehand, if anything
-    `depends`.
-    """
-    m, K, n = data.scores.shape
-    off = ~np.eye(K, dtype=bool)
-    ends = [m, m + K, m + K * K]
-    blocks = list(_blocks(data))
-    precision = np.zeros(m + K * K + 2 * (depends is not None))
-    precision[m + K * K :] = 1.0
-
-    def unpack(parameters: np.ndarray) -> Model:
-        slopes, intercepts, logits, both = np.split(parameters, ends)
-        ratios = np.zeros((K, K))
-        ratios[off] = expit(logits)
-        return Model(slopes, intercepts, ratios, *both.tolist())
-
-    def sums_of(model: Model, of_block: Callable[..., np.ndarray]) -> Any:
-        return sum(shared(lambda block: of_block(data, model, depends, *block), blocks))
-
-    def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        model = unpack(parameters)
-        sums = sums_of(model, _sums)
-        value, by_model, by_ratios, by_both = np.split(sums, [1, 1 + m + K, 1 + m + K + K * K])
-        T = model.transition_matrix
-        penalised = float(value[0]) + labels * (expected * np.log(T + 1e-12)).sum()
-        by_ratios = (by_ratios.reshape(K, K) + labels * (expected - T)) * (1 - model.ratios)
-        gradient = np.concatenate([by_model, by_ratios[off], by_both])
-        gradient -= precision * parameters
-        return precision @ parameters**2 / 2 - penalised, -gradient
-
-    def scale(model: Model) -> np.ndarray:
-        """About the root of the objective's second derivative by each parameter."""
-        T, shares = model.transition_matrix, np.bincount(data.labels, minlength=K) / n
-        of_labels = (n * shares[:, None] + labels) * T * (1 - T) * (1 - model.ratios) ** 2
-        own = np.concatenate([np.full(m, 0.3 * n), 0.1 * n * shares, of_labels[off]])
-        if depends is not None:
-            own = np.append(own, sums_of(model, _squares))
-        return np.sqrt(own + precision + 1e-2)
-
-    begin = np.concatenate(
-        [start.slopes, start.intercepts, logit(np.clip(start.ratios[off], 1e-9, 0.999))]
-    )
-    if depends is not None:
-        begin = np.append(begin, [start.b, start.c])
-    with data.arrays.sharing() as shared:
-        size = scale(start)
-
-        def in_scale(z: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = objective(begin + z / size)
-            return value, gradient / size
-
-        options = {"maxiter": _STEPS, "maxcor": 20, "ftol": FT[0], "gtol": 1e-9}
-        search: Any = {"jac": True, "method": "L-BFGS-B", "options": options}
-        found = minimize(in_scale, np.zeros(len(begin)), **search)
-        EVALS[0] = found.nfev
-    return replace(unpack(begin + found.x / size), log_likelihood=-float(found.fun))
-EVALS=[0]; FT=[2e-7]
-
-
-def explained(
-    data: Evidence, model: Model, depends: Dependence | None = None
-) -> tuple[Any, Any]:
-    """(K, N) h, and P(clean class | evidence, label)."""
-    arrays, (_, K, n) = data.arrays, data.scores.shape
-    clean, posterior = arrays.empty((K, n)), arrays.empty((K, n))
-    for label, rows in _blocks(data):
-        seen = _explain(data, model, depends, label, rows)
-        clean[:, rows], posterior[:, rows] = seen.h, seen.posterior
-    return clean, posterior
+    with arrays.sharing() as shared:
+        total = sum(shared(product, _blocks(data)))
+    return every * arrays.get(total).astype(np.float64)
