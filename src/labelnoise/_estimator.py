@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -200,7 +201,7 @@ class Estimator(BaseEstimator):
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        found = self.suspects() if getattr(self, "_data", None) else None
+        found = self.suspects() if getattr(self, "examples_", None) is not None else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
@@ -304,6 +305,29 @@ class Estimator(BaseEstimator):
         return tags
 
 
+def all_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a `fit` set all that it finds in the end: a fit that is refused changes nothing."""
+
+    @wraps(fit)
+    def fitted(self: Any, *args: Any, **options: Any) -> Any:
+        fresh = type(self)(**self.get_params(deep=False))
+        fit(fresh, *args, **options)
+        self.__dict__.clear()
+        self.__dict__.update(fresh.__dict__)
+        return self
+
+    return fitted
+
+
+def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
+    """Name the stage of each call of ``progress(stage, done, total)``."""
+
+    def stage(name: str) -> Callable[[int, int], None] | None:
+        return None if progress is None else lambda done, total: progress(name, done, total)
+
+    return stage
+
+
 def _plain(value: Any) -> Any:
     """NumPy's arrays and numbers as JSON holds them."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
@@ -380,8 +404,8 @@ def source_numbers(sources: Any, n: int) -> np.ndarray | None:
     return None if sources is None else encode_names(sources, n, "source")[1]
 
 
-def warn_of(findings: Iterable[Finding]) -> None:
+def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=3)
+            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)

@@ -48,7 +48,7 @@ def anchor_points(posteriors: Any, percentile: float = 97.0) -> np.ndarray:
     array([[0.9, 0.1],
            [0.2, 0.8]])
     """
-    P = _probabilities(posteriors)
+    P = probabilities(posteriors)
     if not 0 < percentile <= 100:
         raise LabelNoiseError(f"Expected 0 < percentile <= 100, but percentile = {percentile}")
     limit = np.percentile(P, percentile, axis=0, method="lower")
@@ -85,7 +85,7 @@ def dual_t(posteriors: Any, labels: Any, percentile: float = 97.0) -> np.ndarray
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    P = _probabilities(posteriors)
+    P = probabilities(posteriors)
     labels = as_labels(labels, *P.shape)
     return anchor_points(P, percentile) @ true_transition_matrix(P.argmax(1), labels, P.shape[1])
 
@@ -161,7 +161,7 @@ def confident_learning(posteriors: Any, labels: Any) -> np.ndarray:
     nearly as often as right, as in pair flips near one half: the predicted label then tells little
     of the class.
     """
-    P = _probabilities(posteriors)
+    P = probabilities(posteriors)
     labels = as_labels(labels, *P.shape)
     try:
         from cleanlab.count import compute_confident_joint, estimate_latent
@@ -175,7 +175,7 @@ def confident_learning(posteriors: Any, labels: Any) -> np.ndarray:
     return from_cleanlab(noise_matrix)
 
 
-def _probabilities(posteriors: Any) -> np.ndarray:
+def probabilities(posteriors: Any) -> np.ndarray:
     """(N, K) doubles whose rows sum to 1 to the last digit."""
     P = np.asarray(posteriors, np.float64)
     if P.ndim != 2 or not P.size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,9 @@ from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
 from labelnoise.solvers._model import sampling_divergence
+
+if TYPE_CHECKING:
+    from labelnoise.clean_class import CleanClass
 
 SURELY = 3.0  # standard errors
 _SMALL_SINGULAR_VALUE = 0.05
@@ -25,6 +28,7 @@ _TRIPLES_NAMED = 3
 _DRAWS = 5  # of the triples, to see what sampling alone does
 LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
 _OVERLAP_PAIRS = 3_000_000
+_NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,15 @@ class Finding:
     value: float | None
     """The number behind the sentence; None where nothing could be measured."""
     sentence: str
-    """What was found, what it does to T, and what to do about it."""
+    """What was found, and what it does to T."""
+    severity: str = ""
+    """"ok", "not tested", "warning" or "serious"; by default that of `ok`."""
+    remedy: str = ""
+    """What to do about it."""
+
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", "ok" if self.ok else "warning")
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,6 +168,36 @@ def check_matrix(
         )
     )
     return findings
+
+
+def check_clean_class(found: CleanClass) -> list[Finding]:
+    """Whether noise depends on the example, and whether each class has clear examples."""
+    case = found.case
+    low, high = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
+    where = "that are hard to tell" if case.b > 0 else "that are easy to tell"
+    if case.depends:
+        sentence = (
+            f"Noise depends on the example: labels are wrong more often on examples {where}. Labels "
+            f"cannot tell this noise from classes that overlap. Between {min(low, high):.1%} and "
+            f"{max(low, high):.1%} of the labels are wrong, and T is taken between the two."
+        )
+    else:
+        sentence = "Noise does not seem to depend on the example, beside its class."
+    remedy = "Have a hundred labels verified: they settle it." if case.depends else ""
+    near = abs(high - low) < _NEAR_ENDS
+    dependence = Finding("dependence", near or not case.depends, case.gain, sentence, "", remedy)
+    sentence = (
+        "Each class has clear examples."
+        if case.clear
+        else f"A class overlaps so much with others that even of its clearest examples only "
+        f"{case.clearest:.1%} are of it, by the features. How much is noise rests on the form of "
+        f"the model, and T may be far off."
+    )
+    remedy = "Use features in which classes lie further apart, or have a hundred labels verified."
+    clear = Finding(
+        "clear", case.clear, case.clearest, sentence, "", "" if case.clear else remedy
+    )
+    return [dependence, clear]
 
 
 def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray) -> list[Finding]:

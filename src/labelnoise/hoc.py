@@ -1,31 +1,30 @@
-"""HOC: the estimators, thin over neighbours, consensus, solvers and diagnostics."""
+"""HOC: the estimator, thin over neighbours, consensus, solvers, the clean class and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from labelnoise._arrays import HOST
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
-    Estimator,
     Stored,
+    all_at_once,
     expect_one_of,
     expect_whole,
     source_numbers,
+    stages,
     warn_of,
 )
-from labelnoise._labels import class_names, encode_labels
+from labelnoise._labels import class_names
+from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import (
-    SURELY,
     Diagnostics,
     Finding,
-    check_duplicates,
+    check_clean_class,
     check_fit,
     check_guarantee,
     check_matrix,
@@ -34,58 +33,38 @@ from labelnoise.diagnostics import (
     check_solution,
     overlap_of,
 )
+from labelnoise.examples import Examples, can_refine, clean_class_of, neighbors_of
+from labelnoise.fitted import FittedEstimate
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
-from labelnoise.neighbors import (
-    METRICS,
-    SEARCHES,
-    chosen_device,
-    chosen_search,
-    joined_neighbors,
-)
-from labelnoise.soft import SoftSolution, check_soft, solve_soft
+from labelnoise.neighbors import METRICS, SEARCHES, chosen_search
 from labelnoise.solvers import SOLVERS, solve
-
-if TYPE_CHECKING:
-    from labelnoise.assumptions import NeighborAgreement
-    from labelnoise.cleaning import CleanModel, Suspects
-    from labelnoise.refinement import Refinement
+from labelnoise.summary import quick_interval, summary
 
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
-SCALES = (2, 6, 18)  # so many nearest neighbours vote when T is refined
-LARGEST_REFINED = 50_000_000  # examples times classes, for T to be refined
-_LEAST_EXAMPLES = 10  # for each class, on average
-
-# A row of the triples' T may have its maximum off the diagonal by SURELY standard errors, or
-_BY_CHANCE = 0.25  # by so much; or
-_AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
-_ENOUGH_ELSEWHERE = 0.5  # of a class of mean size, for such rows to count
-_WIDTH = 3.92  # of an interval of level .95, in standard errors
-_FEATURES_ALONE = "noise depends on the example, and triples do not tell T: see refined"
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
-_LARGEST_PRINTED = 12
-_MOST_PAIRS = 5e6  # of triples with a common example, for intervals that count them
-_LARGEST_QUICK = 40  # classes for which intervals take about a second
-SIGNS_OF_BIAS = ("fit", "ranks", "distance", "feasible")
+_PERMUTED = 0.25  # a row of the triples' T with its maximum off the diagonal by more, and a
+_AT_DIAGONAL = 0.9  # T given h with an entry so near to the diagonal's: the classes are permuted
 
 
-class HOC(Estimator):
+class HOC(FittedEstimate):
     """Estimate the noise transition matrix of a labelled data set, without clean labels.
 
     Near neighbours mostly share their true class, so the labels that an example and its two
     nearest neighbours carry are three looks at one class. HOC (High-Order Consensus) counts
-    which triples of labels occur and finds the one T that explains them. What the features tell of
-    the classes then refines it, as neighbours that differ in class look like noise.
+    which triples of labels occur and finds the one T that explains them. Neighbours that differ in
+    class look like noise, so a model of the clean class, fitted to features and labels, then tells
+    classes that overlap from noise.
 
     Parameters
     ----------
     refine : bool, default=True
-        Refine the T of the triples by a model of the clean class, as `labelnoise.refinement` says.
-        Not for features of a network that was trained on these very labels: they foretell its
-        errors, which the model then takes for classes. It needs X, "likelihood", ten examples for
-        each class, and at most 50 million examples times classes; without these, and with `soft`,
-        `n_rounds`, `neighbors` or `center_weight`, T is that of the triples.
+        Tell classes that overlap from noise by a model of the clean class: see
+        `labelnoise.clean_class`. Not for features of a network that was trained on these very
+        labels, which predict wrong labels too. It needs features, ten examples for each class, and
+        at most 50 million examples times classes. Without these, and with `n_rounds` or
+        `center_weight`, T is that of the triples.
     solver : {"likelihood", "moments", "paper"}, default="likelihood"
         How T is found from the triples. See `labelnoise.solvers.solve`.
     n_neighbors : int, default=2
@@ -105,12 +84,6 @@ class HOC(Estimator):
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
-    soft : float, (K, K) array, "one number" or "estimate", optional
-        Let neighbours be of another class than the example: the chance e of each other class, all
-        chances S, or which of the two to estimate, as `labelnoise.soft.solve_soft` takes them.
-        Only with solver="likelihood". It rests on the two neighbours erring independently of each
-        other, which in real representations they do not: a good S is worth much, and an estimated
-        one takes up a small part of the confusion (benchmarks/results/soft.md).
     classes : list of labels, optional
         All classes, in the order that T's rows shall have, if some labels may not occur.
     unlabeled : label, optional
@@ -134,12 +107,8 @@ class HOC(Estimator):
         P(clean | label), rows are labels.
     triples_transition_matrix_ : array of shape (K, K)
         T that explains the triples: with refine=False the same as `transition_matrix_`.
-    soft_matrix_ : array of shape (K, K) or None
-        With `soft`: ``S[i, j]``, the chance that a neighbour of a true i is a true j.
     diagnostics_ : Diagnostics
         What the estimate stands on: print it.
-    agreement_ : NeighborAgreement or None
-        How often neighbours carry the same label, by rank and distance: set by `diagnose`.
     consensus_ : Consensus
         The label triples that were counted.
 
@@ -171,14 +140,9 @@ class HOC(Estimator):
         "class_prior": Stored("K"),
         "transition_matrix": Stored("KK"),
         "triples_transition_matrix": Stored("KK"),
-        "soft_matrix": Stored("KK", optional=True),
     }
-    _counted: dict[str, Any]  # what `intervals.confidence_interval` asks for
-    _data: dict[str, Any]  # X, labels, neighbors, row numbers; and a model, once it is asked for
-    _refinement: Refinement | None = None
-    _saved_interval: ConfidenceInterval | None = None
-    agreement_: NeighborAgreement | None = None
     diagnostics_: Diagnostics
+    _saved_interval: ConfidenceInterval | None = None
 
     def __init__(
         self,
@@ -191,7 +155,6 @@ class HOC(Estimator):
         device: str = "auto",
         n_rounds: int | None = None,
         sample_size: int | None = None,
-        soft: Any = None,
         classes: Sequence[Any] | np.ndarray | None = None,
         unlabeled: Any = None,
         random_state: int | np.random.Generator | None = None,
@@ -204,7 +167,6 @@ class HOC(Estimator):
         self.device = device
         self.n_rounds = n_rounds
         self.sample_size = sample_size
-        self.soft = soft
         self.classes = classes
         self.unlabeled = unlabeled
         self.random_state = random_state
@@ -218,6 +180,7 @@ class HOC(Estimator):
         paper: dict[str, Any] = {"refine": False, "solver": "paper", "n_rounds": n_rounds}
         return cls(**paper, sample_size=sample_size, **settings)
 
+    @all_at_once
     def fit(
         self,
         X: Any,
@@ -243,8 +206,8 @@ class HOC(Estimator):
             Neighbours found elsewhere: row numbers, nearest first, or a graph of distances.
         sources : array of shape (N,), optional
             Where each example comes from: a video, an annotator's batch. Examples of one source
-            are not taken for neighbours of each other, as their labels were not given
-            independently. Give more `neighbors` than are needed, where they are given.
+            are not taken for neighbours of each other, and fall into one fold, as their labels
+            were not given independently. Where `neighbors` are given, give more than are needed.
         center_weight : array of shape (N,), optional
             How much each example counts as the centre of a triple. 0: only as a neighbour.
         progress : callable, optional
@@ -257,12 +220,7 @@ class HOC(Estimator):
             Itself.
         """
         self._check_settings()
-        given = any(value is not None for value in (neighbors, sources, center_weight))
-        if self.n_rounds is not None and given:
-            raise LabelNoiseError(
-                "Expected neighbors, sources and center_weight to be None with n_rounds, which "
-                "finds its own neighbours in each round, but one of them was given"
-            )
+        stage = stages(progress)
         if _in_shards(X):
             if neighbors is not None or sources is not None or self.n_rounds is not None:
                 raise LabelNoiseError(
@@ -273,17 +231,22 @@ class HOC(Estimator):
 
             fit_shards(self, X, y, center_weight, progress)
             return self
+        given = any(value is not None for value in (neighbors, sources, center_weight))
+        if self.n_rounds is not None and given:
+            raise LabelNoiseError(
+                "Expected neighbors, sources and center_weight to be None with n_rounds, which "
+                "finds its own neighbours in each round, but one of them was given"
+            )
         X, labels, classes = self._read(X, y)
         n, K = len(labels), len(classes)
         source = source_numbers(sources, n)
-        stage = _stages(progress)
+        weight = None if center_weight is None else _checked_weight(center_weight, n)
         rows, notes = self._usable_rows(X, labels, neighbors, self.n_neighbors)
-        labels = labels[rows]
-        X = X if len(rows) == n else X[rows]
-
-        refining = self._can_refine(X, labels, K, neighbors, center_weight)
+        labels, source = labels[rows], None if source is None else source[rows]
+        weight = None if weight is None else weight[rows]
+        X = X if X is None or len(rows) == n else X[rows]
         if self.n_rounds is not None:
-            indices = None
+            near = None
             consensus = Consensus.from_rounds(
                 X,
                 labels,
@@ -295,94 +258,29 @@ class HOC(Estimator):
                 progress=stage("counting"),
             )
         else:
-            source = None if source is None else source[rows]
-            k = self.n_neighbors
-            if refining:
-                others = len(labels if source is None else np.unique(source)) - 1
-                k = max(k, min(SCALES[-1], others))
-            nearby = self._neighbors(
-                X, labels, neighbors, source, k, stage("neighbors"), **self._how()
-            ).indices
-            indices = nearby[:, : self.n_neighbors]
-            weight = None if center_weight is None else _checked_weight(center_weight, n)[rows]
+            near = neighbors_of(
+                X,
+                labels,
+                self.n_neighbors,
+                self.metric,
+                given=neighbors,
+                sources=source,
+                refine=self._refines(weight) and can_refine(X, labels, K),
+                progress=stage("neighbors"),
+                **self._how(),
+            )
+            indices = near.indices[:, : self.n_neighbors]
             consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
-        solving = stage("solving")
-        if solving:
-            solving(0, 1)
-        self._solve(consensus, classes, notes, labels, indices)
-        if solving:
-            solving(1, 1)
-        if indices is not None:
-            self._counted = {"labels": labels, "neighbors": indices, "center_weight": weight}
-        self._data = {
-            "X": X,
-            "labels": labels,
-            "neighbors": neighbors,
-            "sources": source,
-            "rows": rows,
-            "n": n,
-        }
-        if indices is not None and neighbors is None:
-            self._data["nearby"] = nearby
-            d = X.shape[1]
-            if chosen_search(self.search, len(X), d, self.device, source) == "approximate":
-                T, p = self.transition_matrix_, self.class_prior_
-                found = check_search(X, labels, indices, self.metric, source, T, p)
-                self.diagnostics_ = Diagnostics((*self.diagnostics_, found))
-        if refining:
-            self._refine(X, labels, nearby, source, stage("refining"))
-        warn_of(self.diagnostics_)
+        self.examples_ = Examples(X, labels, rows, near, source, weight)
+        self._solve(consensus, classes, notes, stage("solving"))
+        if near is not None and neighbors is None:
+            self._check_search()
+        if near is not None and self._refines(weight):
+            self._refine(stage("refining"))
+        warn_of(self.diagnostics_, stacklevel=4)
         return self
 
-    def update(self, X: Any, y: Any) -> HOC:
-        """Let new examples join those that the estimate was fitted to.
-
-        The neighbours, and so the triples, are those that `fit` would find among all, but only new
-        examples are compared with all. The solver starts from the present T, and T is refined anew.
-        Not after `neighbors`, `sources`, `center_weight` or `n_rounds`.
-
-        Parameters
-        ----------
-        X : array of shape (M, d)
-        y : array of shape (M,)
-            Labels among `classes_`; None and NaN are left out.
-        """
-        check_is_fitted(self)
-        data = getattr(self, "_data", {})
-        weighted = data and self._counted.get("center_weight") is not None
-        if "nearby" not in data or data["sources"] is not None or weighted:
-            raise LabelNoiseError(
-                "Expected an estimate that was fitted to X and y alone, but it was loaded, or "
-                "fitted with neighbors, sources, center_weight or n_rounds, or to shards or triples"
-            )
-        X = self._features(X, reset=False)
-        labels, _ = encode_labels(y, self.classes_, self.unlabeled)
-        if len(labels) != len(X):
-            raise LabelNoiseError(
-                f"Expected as many labels as rows of X, but X has {len(X)} rows and y "
-                f"{len(labels)} labels"
-            )
-        rows, notes = self._usable_rows(X, labels, None, -1)
-        n, K = data["n"] + len(labels), len(self.classes_)
-        X = np.concatenate([data["X"], X[rows]])
-        labels = np.append(data["labels"], labels[rows])
-        nearby = joined_neighbors(X, data["nearby"], self.metric)
-        indices = nearby[:, : self.n_neighbors]
-        said = {found.name: found for found in (*self.diagnostics_, *notes)}
-        notes = [said[name] for name in ("search", "zero vectors") if name in said]
-        notes.append(check_duplicates(X, labels))
-        consensus = Consensus.from_neighbors(labels, indices, K)
-        start = self._of_triples() if self.solver == "likelihood" else None
-        self._solve(consensus, self.classes_, notes, labels, indices, start)
-        self._counted = {"labels": labels, "neighbors": indices, "center_weight": None}
-        rows = np.append(data["rows"], rows + data["n"])
-        self._data = data | {"X": X, "labels": labels, "rows": rows, "nearby": nearby, "n": n}
-        self._data.pop("model", None)
-        if self._can_refine(X, labels, K, None, None):
-            self._refine(X, labels, nearby, None, None)
-        warn_of(self.diagnostics_)
-        return self
-
+    @all_at_once
     def fit_consensus(self, consensus: Consensus) -> HOC:
         """Estimate T from triples that were counted elsewhere: shards, or several annotators.
 
@@ -401,23 +299,11 @@ class HOC(Estimator):
                 f"{len(classes)} and the consensus {K}"
             )
         self._solve(consensus, classes, [])
-        warn_of(self.diagnostics_)
+        warn_of(self.diagnostics_, stacklevel=4)
         return self
 
-    def _can_refine(
-        self, X: Any, labels: np.ndarray, K: int, neighbors: Any, center_weight: Any
-    ) -> bool:
-        return bool(
-            self.refine
-            and X is not None
-            and neighbors is None
-            and center_weight is None
-            and self.solver == "likelihood"
-            and self.soft is None
-            and self.n_rounds is None
-            and len(np.unique(labels)) == K
-            and _LEAST_EXAMPLES * K <= len(X) <= LARGEST_REFINED / K
-        )
+    def _refines(self, weight: np.ndarray | None) -> bool:
+        return self.refine and self.solver == "likelihood" and weight is None
 
     def _how(self) -> dict[str, Any]:
         """How neighbours are searched for."""
@@ -440,136 +326,73 @@ class HOC(Estimator):
             raise LabelNoiseError(
                 f"Expected n_neighbors = 2 with n_rounds, but n_neighbors = {self.n_neighbors}"
             )
-        if self.soft is not None and self.solver != "likelihood":
-            raise LabelNoiseError(
-                f"Expected solver='likelihood' with soft, but solver = {self.solver!r}"
-            )
 
     def _solve(
         self,
         consensus: Consensus,
         classes: np.ndarray,
         notes: list[Finding],
-        labels: np.ndarray | None = None,
-        neighbors: np.ndarray | None = None,
-        start: tuple[np.ndarray, np.ndarray] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Solve, and check the result; triples overlap as neighbours tell, where known."""
-        solution = (
-            solve(consensus, self.solver, start=start, random_state=self.random_state)
-            if self.soft is None
-            else solve_soft(consensus, self.soft)
-        )
-        plain = solution.plain if isinstance(solution, SoftSolution) else solution
-        if labels is None:
-            overlap = 1.0
-        elif neighbors is None:
-            overlap = _OVERLAP_OF_ROUNDS
-        else:
-            overlap = overlap_of(neighbors, labels, plain.transition_matrix, plain.class_prior)
-        self.soft_matrix_: np.ndarray | None = None
-        if isinstance(solution, SoftSolution):
-            self.soft_matrix_ = solution.S
-            fit = check_soft(consensus, solution, overlap)
-        else:
-            fit = [check_fit(consensus, solution, self.solver, overlap, classes)]
+        if progress:
+            progress(0, 1)
+        solution = solve(consensus, self.solver, random_state=self.random_state)
+        T, p = solution.transition_matrix, solution.class_prior
         self.classes_, self.consensus_ = classes, consensus
-        self._counted, self._data, self.agreement_ = {}, {}, None
-        self._refinement = None
-        self.transition_matrix_ = self.triples_transition_matrix_ = solution.transition_matrix
-        self.class_prior_ = solution.class_prior
-        self.diagnostics_ = Diagnostics(
-            (*check_solution(consensus, solution, classes), *fit, *notes)
+        self.transition_matrix_ = self.triples_transition_matrix_ = T
+        self.class_prior_ = self.triples_class_prior_ = p
+        overlap, data = 1.0, self.examples_
+        if data is not None:
+            overlap = _OVERLAP_OF_ROUNDS
+            if data.near is not None:
+                overlap = overlap_of(data.near.indices[:, : self.n_neighbors], data.labels, T, p)
+        fit = check_fit(consensus, solution, self.solver, overlap, classes)
+        findings = (*check_solution(consensus, solution, classes), fit, *notes)
+        self.diagnostics_ = Diagnostics(findings)
+        if progress:
+            progress(1, 1)
+
+    def _check_search(self) -> None:
+        """Say how many of the nearest an approximate search found."""
+        data = self.examples_
+        if chosen_search(self.search, *data.X.shape, self.device, data.sources) == "approximate":
+            ends = self.transition_matrix_, self.class_prior_
+            near = data.near.indices[:, :2]
+            found = check_search(data.X, data.labels, near, self.metric, data.sources, *ends)
+            self.diagnostics_ = Diagnostics((*self.diagnostics_, found))
+
+    def _refine(self, progress: Callable[[int, int], None] | None) -> None:
+        """Let the model of the clean class decide where T stands, and check that."""
+        of_triples = self.triples_transition_matrix_, self.triples_class_prior_
+        found = clean_class_of(
+            self.examples_, of_triples, self.metric, progress=progress, **self._how()
         )
-
-    def _refine(
-        self,
-        X: np.ndarray,
-        labels: np.ndarray,
-        neighbors: np.ndarray,
-        sources: np.ndarray | None,
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        from labelnoise.refinement import refine
-
-        device, arrays = chosen_device(self.device, len(X), X.shape[1], sources), HOST
-        if device != "cpu":
-            from labelnoise.gpu import arrays_on
-
-            arrays = arrays_on(device)
-        T, p = self.transition_matrix_, self.class_prior_
-        variance = self._variance_of_triples()
-        found = refine(
-            X, labels, neighbors, T, p, variance, sources=sources, progress=progress, arrays=arrays
-        )
-        # The model's ratios have the maxima of rows on the diagonal: it is not believed where it is
-        # about to have one elsewhere, and the triples surely do.
-        refined, highest = found.of_features, T.argmax(axis=1)
-        by_chance = SURELY * np.sqrt(np.diag(variance) + variance[np.arange(len(T)), highest])
-        elsewhere = np.sort(refined, axis=1)[:, -2] > _AS_NEAR * np.diag(refined)
-        elsewhere &= T.max(axis=1) - np.diag(T) > np.maximum(_BY_CHANCE, by_chance)
-        if p @ elsewhere > _ENOUGH_ELSEWHERE / len(p):
+        if found is None or _permuted(of_triples[0], found.given_h[0]):
             return
-        self._refinement = found
+        self.clean_class_ = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        T, p, counts = found.transition_matrix, found.class_prior, self.consensus_.label_counts()
-        drawn = found.draws
-        chance = 0.0 if drawn is None else np.linalg.svd(drawn, compute_uv=False)[:, -1].std()
-        of_matrix = check_matrix(self.consensus_, T, p, counts > 0, self.classes_, chance)
-        anew = {finding.name: finding for finding in of_matrix}
-        findings = [anew.get(f.name, found.allow_for(f)) for f in self.diagnostics_]
-        self.diagnostics_ = Diagnostics((*findings, *found.findings()))
+        has_label = self.consensus_.label_counts() > 0
+        of_matrix = check_matrix(
+            self.consensus_, self.transition_matrix_, self.class_prior_, has_label, self.classes_
+        )
+        # Whether the triples' T explains the triples says nothing of this T.
+        new = {finding.name for finding in of_matrix} | {"fit"}
+        kept = [finding for finding in self.diagnostics_ if finding.name not in new]
+        self.diagnostics_ = Diagnostics((*of_matrix, *check_clean_class(found), *kept))
 
-    def _variance_of_triples(self) -> np.ndarray:
-        """(K, K) of T; of very many classes 0, not known.
-
-        If very many triples share an example, as if none did.
-        """
-        T, p = self.transition_matrix_, self.class_prior_
-        if len(T) > _LARGEST_QUICK:
-            return np.zeros_like(T)
-        counted, sharing = self._counted, np.bincount(self._counted["neighbors"].ravel())
-        if (sharing.astype(float) ** 2).sum() > _MOST_PAIRS:
-            counted = {}
-        try:
-            ends = confidence_interval(self.consensus_, T, p, **counted).transition_matrix
-        except LabelNoiseError:  # triples do not tell the rows apart
-            return np.full_like(T, np.inf)
-        variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2
-        return variance
-
-    def _of_triples(self) -> tuple[np.ndarray, np.ndarray]:
-        """T and p that explain the triples."""
-        refined = self._refinement
-        p = self.class_prior_ if refined is None else refined.prior_of_triples
-        return self.triples_transition_matrix_, p
-
-    def confidence_interval(
-        self,
-        level: float = 0.95,
-        *,
-        method: str = "sandwich",
-        n_bootstrap: int = 200,
-        random_state: int | np.random.Generator | None = None,
-    ) -> ConfidenceInterval:
+    def confidence_interval(self, level: float = 0.95) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
 
-        They say what chance does to the estimate. Those of the triples' T hold if neighbours share
-        their class. Where they do not, the bias is larger than the interval, which says so (its
-        `caveat`) if `diagnostics_` has signs of it; `diagnose` looks for more of them. Those of a
-        refined T hold if noise depends on the class alone; where it does not, they reach over the
-        intervals of both estimates that T was taken from. After `fit_consensus` triples are taken
+        They say what sampling does to the estimate. Those of T given the features hold if noise
+        depends on the class alone. Where T stands between two ends, they cover both. Those of the
+        triples' T hold if neighbours share their class. After `fit_consensus` triples are taken
         to share no examples, which narrows the intervals if they do.
 
         Parameters
         ----------
         level : float, default=0.95
             Chance to cover the true value.
-        method : {"sandwich", "bootstrap"}, default="sandwich"
-            A formula, for up to about 100 classes (50 if T was refined), or estimates from labels
-            drawn anew (for the triples' T only).
-        n_bootstrap, random_state
-            For "bootstrap".
 
         Examples
         --------
@@ -577,8 +400,9 @@ class HOC(Estimator):
         >>> from labelnoise.noise import symmetric
         >>> X, y = load_digits(return_X_y=True)
         >>> est = HOC().fit(X, symmetric(y, 0.2, random_state=0).labels)
-        >>> est.confidence_interval()
-        20.2% to 23.8% of the labels are wrong (0.95, information)
+        >>> low, high = est.confidence_interval().noise_rate
+        >>> bool(low < 0.21 < high)
+        True
         """
         check_is_fitted(self)
         if not hasattr(self, "consensus_"):
@@ -588,89 +412,34 @@ class HOC(Estimator):
                 f"Expected an estimate with its triples, but a loaded one has none for level = "
                 f"{level}: fit it again, or save its consensus_ and use fit_consensus"
             )
-        if self.solver != "likelihood" or self.soft is not None or self.n_rounds is not None:
+        if self.solver != "likelihood" or self.n_rounds is not None:
             raise LabelNoiseError(
-                f"Expected solver='likelihood' without soft and n_rounds, whose errors are known, "
-                f"but solver = {self.solver!r}, soft = {self.soft!r}, n_rounds = {self.n_rounds}"
+                f"Expected solver='likelihood' without n_rounds, whose errors are known, "
+                f"but solver = {self.solver!r}, n_rounds = {self.n_rounds}"
             )
-        refined = self._refinement
-        if refined is not None and method != "sandwich":
-            raise LabelNoiseError(
-                f"Expected method='sandwich' for a refined T, but method = {method!r}: use "
-                f"refine=False"
-            )
-        if refined is not None and not refined.depends:
-            return refined.interval(level)
-        try:
-            interval = confidence_interval(
-                self.consensus_,
-                *self._of_triples(),
-                level=level,
-                method=method,
-                n_bootstrap=n_bootstrap,
-                random_state=random_state,
-                **self._counted,
-            )
-        except LabelNoiseError:
-            if refined is None:
-                raise
-            # The triples tell nothing of T, which is that of the features.
-            return replace(refined.interval(level), caveat=_FEATURES_ALONE)
-        if refined is not None:
-            return refined.interval(level, interval)
-        signs = [
-            found.name
-            for found in self.diagnostics_
-            if found.name in SIGNS_OF_BIAS and not found.ok
-        ]
-        if not signs:
+        found, data = self.clean_class_, self.examples_
+        if found is not None and not found.case.depends:
+            return clean_class_interval(found, data.labels[data.labels >= 0], level)
+        counted: dict[str, Any] = {}
+        if data is not None and data.near is not None:
+            near = data.near.indices[:, : self.n_neighbors]
+            counted = {"labels": data.labels, "neighbors": near}
+            counted["center_weight"] = data.center_weight
+        of_triples = self.triples_transition_matrix_, self.triples_class_prior_
+        interval = confidence_interval(self.consensus_, *of_triples, level=level, **counted)
+        if found is None:
             return interval
-        seen = ", ".join(signs)
-        caveat = f"the bias may be larger than this interval: see {seen} in the diagnostics"
-        return replace(interval, caveat=caveat)
+        return clean_class_interval(found, data.labels[data.labels >= 0], level, interval)
 
-    def diagnose(self, progress: Progress | None = None) -> Diagnostics:
+    def diagnose(self) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
 
-        Whether neighbours share their class and how many triples are feasible, whether labels were
-        copied between neighbours, whether the representations have learnt the noisy labels, whether
-        noise depends on the example, near duplicates, rows of T that the data do not pin down. It
-        takes longer than the fit. Whether noise depends on a known group, `GroupHOC` tells.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Called as ``progress(stage, done, total)``.
+        Which rows of T the data pin down, and for which the paper's Theorem 2 holds.
         """
-        from labelnoise.assumptions import N_NEIGHBORS, check_assumptions
-
         check_is_fitted(self)
-        data = getattr(self, "_data", {})
-        if data.get("X") is None or len(data["labels"]) <= N_NEIGHBORS:
-            raise LabelNoiseError(
-                f"Expected an estimate that was fitted to more than {N_NEIGHBORS} representations, "
-                f"but it was loaded, or fitted to neighbours, counted triples or shards"
-            )
         T, p, classes = self.transition_matrix_, self.class_prior_, self.classes_
-        X, labels, sources = data["X"], data["labels"], data["sources"]
-        if data["neighbors"] is not None:  # then unlabelled examples and zero vectors are in it
-            rows, _ = self._usable_rows(X, labels, None, N_NEIGHBORS)
-            X, labels = X[rows], labels[rows]
-            sources = None if sources is None else sources[rows]
-        self.agreement_, assumed = check_assumptions(
-            X,
-            labels,
-            len(classes),
-            self.metric,
-            *self._of_triples(),
-            sources=sources,
-            progress=_stages(progress)("looking closer"),
-            **self._how(),
-        )
-        if self._refinement is not None:
-            assumed = tuple(map(self._refinement.allow_for, assumed))
-        found = [*assumed, check_guarantee(T, p, classes)]
-        interval = _quick_interval(self)
+        found = [check_guarantee(T, p, classes)]
+        interval = quick_interval(self)
         if interval is not None:
             found.append(check_rows(T, interval.transition_matrix, classes))
         new = {finding.name for finding in found}
@@ -678,141 +447,11 @@ class HOC(Estimator):
         self.diagnostics_ = Diagnostics((*before, *found))
         return self.diagnostics_
 
-    def predict_proba(self, X: Any = None, y: Any = None) -> np.ndarray:
-        """Give P(clean class), from the features and the labels around, and the own label.
-
-        Parameters
-        ----------
-        X : array of shape (M, d), optional
-            New examples. None: those that the estimate was fitted to, with their labels; each one's
-            evidence then comes from models that were trained without it.
-        y : array of shape (M,), optional
-            Labels of new examples; None and NaN are unlabelled.
-
-        Returns
-        -------
-        array of shape (M, K)
-            Rows sum to 1, columns in the order of `classes_`. Without X, rows are the examples
-            that took part in the estimate: those that are labelled.
-        """
-        from labelnoise.cleaning import with_own_label
-
-        model = self._clean_model()
-        if X is None:
-            if y is not None:
-                raise LabelNoiseError("Expected no y without X, but y was given")
-            return with_own_label(model.out_of_fold, model.labels, model.transition_matrix)
-        clean = model.predict_proba(self._features(X, reset=False))
-        if y is None:
-            return clean
-        labels, _ = encode_labels(y, self.classes_, self.unlabeled)
-        if len(labels) != len(clean):
-            raise LabelNoiseError(
-                f"Expected as many labels as rows of X, but X has {len(clean)} rows and y "
-                f"{len(labels)} labels"
-            )
-        return with_own_label(clean, labels, model.transition_matrix)
-
-    def suspects(self, verified: Mapping[int, Any] | None = None) -> Suspects:
-        """Rank the labels that are probably wrong, each with its probability and a suggestion.
-
-        Parameters
-        ----------
-        verified : dict, optional
-            The true labels of some rows, {row number: label}. A few hundred, best of random rows,
-            correct the probabilities.
-
-        Returns
-        -------
-        Suspects
-            As many as are expected to be wrong, less those verified. Print it, or take its
-            `columns()`. Their expected number is found by another model than `noise_rate_`, and
-            differs a little.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> from labelnoise.noise import symmetric
-        >>> X, y = load_digits(return_X_y=True)
-        >>> noisy = symmetric(y, 0.2, random_state=0)
-        >>> suspects = HOC().fit(X, noisy.labels).suspects()
-        >>> bool((noisy.labels != y)[suspects.index].mean() > 0.9)
-        True
-        """
-        from labelnoise.cleaning import find_suspects, verify
-
-        posterior, labels, rows = self.predict_proba(), self._data["labels"], self._data["rows"]
-        finding = None
-        if verified:
-            place = {int(row): number for number, row in enumerate(rows)}
-            unknown = [row for row in verified if row not in place]
-            if unknown:
-                raise LabelNoiseError(
-                    f"Expected verified rows that are labelled examples of the data, but row "
-                    f"{unknown[0]!r} is none ({len(unknown)} such rows)"
-                )
-            numbers, _ = encode_labels(list(verified.values()), self.classes_)
-            checked = dict(zip((place[row] for row in verified), numbers.tolist(), strict=True))
-            posterior, _, finding = verify(posterior, labels, checked)
-        found = find_suspects(posterior, labels, self.classes_)
-        index = rows[found.index]
-        open_ = ~np.isin(index, list(verified or ()))
-        return replace(
-            found,
-            **{
-                name: column[open_] for name, column in (found.columns() | {"index": index}).items()
-            },
-            verified=None if finding is None else finding.sentence,
-        )
-
-    def _clean_model(self) -> CleanModel:
-        from labelnoise.cleaning import fit_clean_model
-
-        check_is_fitted(self)
-        if not getattr(self, "_data", None):
-            raise LabelNoiseError(
-                "Expected an estimate that was fitted to labels of examples, but it was loaded, or "
-                "fitted to counted triples or to shards: use fit, with an array in memory"
-            )
-        if "model" not in self._data:
-            X, neighbors = self._data["X"], self._data["neighbors"]
-            self._data["model"] = fit_clean_model(
-                X,
-                self._data["labels"],
-                self.triples_transition_matrix_,
-                neighbors=neighbors if X is None else None,
-                metric=self.metric,
-                **self._how(),
-            )
-        model: CleanModel = self._data["model"]
-        return model
-
-    @property
-    def noise_rate_(self) -> float:
-        """Estimated share of wrong labels."""
-        check_is_fitted(self, "transition_matrix_")
-        return float(1 - self.class_prior_ @ np.diag(self.transition_matrix_))
-
-    @property
-    def joint_(self) -> np.ndarray:
-        """(K, K) P(clean, label)."""
-        check_is_fitted(self, "transition_matrix_")
-        return self.class_prior_[:, None] * self.transition_matrix_
-
-    @property
-    def inverse_transition_matrix_(self) -> np.ndarray:
-        """(K, K) P(clean | label), rows are labels. That of a label with no mass is its own."""
-        labels = self.joint_.T
-        mass = labels.sum(axis=1, keepdims=True)
-        return np.where(mass > 0, labels / np.where(mass > 0, mass, 1), np.eye(len(labels)))
-
     def __str__(self) -> str:
-        if not hasattr(self, "transition_matrix_"):
-            return repr(self)
-        return _summary(self)
+        return summary(self) if hasattr(self, "transition_matrix_") else repr(self)
 
     def _content(self) -> dict[str, Any]:
-        interval = _quick_interval(self)
+        interval = quick_interval(self)
         return super()._content() | {
             "noise_rate": self.noise_rate_,
             "confidence_interval": None if interval is None else interval.to_dict(),
@@ -826,52 +465,6 @@ class HOC(Estimator):
             interval = ConfidenceInterval.from_dict(content["confidence_interval"], K)
             est._saved_interval = interval
         return est
-
-
-class ManyMatrices(Estimator):
-    """Base of the estimators with a T for each part of the data, and a `HOC` of all as `global_`.
-
-    A subclass has `n_neighbors`, and as `assignment_` the part of each example, or -1.
-    """
-
-    def _solve_global(
-        self,
-        labels: np.ndarray,
-        indices: np.ndarray,
-        classes: np.ndarray,
-        notes: list[Finding],
-        is_centre: np.ndarray | None = None,
-    ) -> HOC:
-        est = HOC(
-            refine=False,
-            n_neighbors=indices.shape[1],
-            metric=self.metric,
-            classes=self.classes,
-            unlabeled=self.unlabeled,
-        )
-        consensus = Consensus.from_neighbors(labels, indices, len(classes), center_weight=is_centre)
-        est._solve(consensus, classes, notes, labels, indices)
-        return est
-
-    def _content(self) -> dict[str, Any]:
-        return super()._content() | {"global": self.global_._content()}
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any]) -> Self:
-        est = super()._from_content(content)
-        est.global_ = HOC._from_content(content["global"])
-        if len(est.global_.classes_) != len(est.classes_):
-            raise ValueError("the T of all data has another size")
-        return est
-
-
-def _stages(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:
-    """Name the stage of each call of `progress`."""
-
-    def stage(name: str) -> Callable[[int, int], None] | None:
-        return None if progress is None else lambda done, total: progress(name, done, total)
-
-    return stage
 
 
 def _in_shards(X: Any) -> bool:
@@ -892,60 +485,8 @@ def _checked_weight(center_weight: Any, n: int) -> np.ndarray:
     return weight
 
 
-def _summary(est: HOC) -> str:
-    T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
-    K = len(classes)
-    interval = _quick_interval(est)
-    triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
-    refined = "refined" in {finding.name for finding in est.diagnostics_}
-    lines = [
-        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
-        f"{triples}in {K} classes{', and from the features' if refined else ''}."
-    ]
-    if interval is not None:
-        low, high = interval.noise_rate
-        lines.append(
-            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {interval.condition})."
-        )
-        if interval.caveat:
-            lines.append(f"WARNING  {interval.caveat.capitalize()}.")
-    lines += confusion_lines(T, est.joint_, classes, interval)
-    lines.append(str(est.diagnostics_))
-    return "\n".join(lines)
-
-
-def confusion_lines(
-    T: np.ndarray, joint: np.ndarray, classes: list[str], interval: ConfidenceInterval | None = None
-) -> list[str]:
-    """The largest confusions as sentences, and T as a table if it is not too large for one."""
-    confusions, lines, sentences = joint - np.diag(np.diag(joint)), [], []
-    largest = np.argsort(-confusions, axis=None)[:5]
-    for i, j in zip(*np.unravel_index(largest, T.shape), strict=True):
-        if i != j and T[i, j] >= 0.0005:
-            ends = "" if interval is None else _ends(*interval.transition_matrix[:, i, j])
-            sentences.append(
-                f"  {T[i, j]:.1%}{ends} of true {classes[i]} are labelled {classes[j]}"
-            )
-    if sentences:
-        lines += ["Most frequent confusions:", *sentences]
-    if len(T) <= _LARGEST_PRINTED:
-        width = max(5, *(len(name) for name in classes))
-        lines.append("Transition matrix, in percent (rows: true class, columns: label):")
-        lines.append(" " * (width + 2) + " ".join(f"{name:>{width}}" for name in classes))
-        for name, row in zip(classes, T, strict=True):
-            lines.append(f"  {name:>{width}}" + "".join(f" {100 * v:>{width}.1f}" for v in row))
-    return lines
-
-
-def _quick_interval(est: HOC) -> ConfidenceInterval | None:
-    """The intervals, where there are any and they take no time."""
-    if len(est.classes_) > _LARGEST_QUICK:
-        return None
-    try:
-        return est.confidence_interval()
-    except LabelNoiseError:
-        return None
-
-
-def _ends(low: float, high: float) -> str:
-    return f" ({100 * low:.1f} to {100 * high:.1f})"
+def _permuted(of_triples: np.ndarray, given_h: np.ndarray) -> bool:
+    """Whether a class surely has most of its labels wrong, which the T given h cannot say."""
+    elsewhere = of_triples.max(axis=1) - np.diag(of_triples) > _PERMUTED
+    second = np.sort(given_h, axis=1)[:, -2]
+    return bool((elsewhere & (second > _AT_DIAGONAL * np.diag(given_h))).any())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -53,6 +52,11 @@ class CleanClass:
     """Order of the classes in `voters` and `model`."""
     model: Model
 
+    @property
+    def noise_rate(self) -> float:
+        """Share of wrong labels: the mean of 1 - P(own label is right)."""
+        return float(1 - self.class_prior @ np.diag(self.transition_matrix))
+
     def predict_proba(self, X: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
         """(M, K) h of new examples, given their neighbours (M, k) among the fitted ones."""
         scores = self.voters.evidence(X, neighbors)
@@ -68,11 +72,14 @@ def fit_clean_class(
     neighbors: np.ndarray,
     of_triples: Point,
     *,
+    share: float | None = None,
     sources: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
     arrays: Arrays = HOST,
 ) -> CleanClass:
     """Fit h and T to features X (N, d), labels (N,) and neighbours (N, k), from the triples' T.
+
+    `share` is that of the triples' T, where it is given: 1 makes the posterior add up to it.
 
     Notes
     -----
@@ -100,6 +107,8 @@ def fit_clean_class(
             found, model, voters = other
     case, model, by_class = decide(found, model, T, agreement_fall(data.labels, neighbors))
     step()
+    if share is not None:
+        case = replace(case, share=share)
     posterior = np.empty((n, K), np.float32)
     posterior[order] = arrays.get(by_class).T[:, number]
     joint = counted_joint(posterior, labels, K) / n

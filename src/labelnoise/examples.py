@@ -1,0 +1,135 @@
+"""The labelled examples that an estimate is fitted to, with their neighbours and clean class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelnoise._arrays import HOST
+from labelnoise._errors import LabelNoiseError
+from labelnoise.clean_class import CleanClass, counted_joint, fit_clean_class, tilted
+from labelnoise.clean_class.evidence import SCALES
+from labelnoise.neighbors import Neighbors, chosen_device, given_neighbors, nearest_neighbors
+
+LEAST_EXAMPLES = 10  # for each class, on average, for a model of the clean class
+LARGEST_REFINED = 50_000_000  # examples times classes
+MOST_REFINED_CLASSES = 300  # T has so many entries that their search takes minutes
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What an estimate was fitted to."""
+
+    X: np.ndarray | None
+    labels: np.ndarray
+    """(N,) class numbers; -1 only where neighbours were given."""
+    rows: np.ndarray
+    """(N,) row numbers in the data."""
+    near: Neighbors | None
+    """None if neighbours were found in rounds."""
+    sources: np.ndarray | None = None
+    center_weight: np.ndarray | None = None
+
+
+def can_refine(X: Any, labels: np.ndarray, K: int) -> bool:
+    """Whether there is enough, and not too much, for a model of the clean class."""
+    n = int((labels >= 0).sum())
+    return (
+        X is not None
+        and K <= MOST_REFINED_CLASSES
+        and len(np.unique(labels[labels >= 0])) == K
+        and LEAST_EXAMPLES * K <= n <= LARGEST_REFINED / K
+    )
+
+
+def neighbors_of(
+    X: Any,
+    labels: np.ndarray,
+    k: int,
+    metric: str,
+    *,
+    given: Any = None,
+    sources: np.ndarray | None = None,
+    refine: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **how: Any,
+) -> Neighbors:
+    """One search at the largest k that anything needs; of given neighbours as many as serve."""
+    if given is not None:
+        for most in (*SCALES[:0:-1], k) if refine else (k,):
+            try:
+                return given_neighbors(given, len(labels), max(k, most), labels >= 0, sources)
+            except LabelNoiseError:
+                if most == k:
+                    raise
+    others = len(labels if sources is None else np.unique(sources)) - 1
+    k = max(k, min(SCALES[-1], others)) if refine else k
+    return nearest_neighbors(X, k, metric, sources=sources, progress=progress, **how)
+
+
+def clean_class_of(
+    data: Examples,
+    of_triples: tuple[np.ndarray, np.ndarray],
+    metric: str,
+    *,
+    share: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    search: str = "auto",
+    device: str = "auto",
+) -> CleanClass | None:
+    """The model of the clean class; None where there is too little for one."""
+    use = np.flatnonzero(data.labels >= 0)
+    labels, near, sources = data.labels[use], data.near, data.sources
+    if not can_refine(data.X, labels, len(of_triples[1])):
+        return None
+    if near is None or near.indices.shape[1] < min(SCALES[1], len(use) - 1):
+        how = {"search": search, "device": device, "sources": sources}
+        near = neighbors_of(data.X, data.labels, 2, metric, refine=True, **how)
+    number = np.full(len(data.labels), -1)
+    number[use] = np.arange(len(use))
+    indices = number[near.indices[use]]
+    labelled = int(np.cumprod((indices >= 0).all(axis=0)).sum())
+    if labelled < 2:
+        return None
+    X = data.X if len(use) == len(data.labels) else data.X[use]
+    chosen, arrays = chosen_device(device, *X.shape, sources), HOST
+    if chosen != "cpu":
+        from labelnoise.gpu import arrays_on
+
+        arrays = arrays_on(chosen)
+    return fit_clean_class(
+        X,
+        labels,
+        indices[:, :labelled],
+        of_triples,
+        share=share,
+        sources=None if sources is None else sources[use],
+        progress=progress,
+        arrays=arrays,
+    )
+
+
+def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(N, K) P(clean class | own label, labels of the nearest two), which adds up to T and p.
+
+    Row n is of the n-th labelled example.
+    """
+    use = np.flatnonzero(data.labels >= 0)
+    if data.near is None:
+        raise LabelNoiseError(
+            "Expected an estimate with neighbours or features, but it was fitted in rounds without"
+        )
+    around = data.labels[data.near.indices[use, :2]]
+    posterior = p * T.T[data.labels[use]]
+    for labels in around.T:
+        posterior *= np.where((labels >= 0)[:, None], T.T[labels], 1)
+    posterior += 1e-12
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    labels, K = data.labels[use], len(p)
+    joint = p[:, None] * T
+    shares = counted_joint(posterior, labels, K).sum(axis=0) / len(use)
+    joint = joint * shares / np.maximum(joint.sum(axis=0), 1e-300)
+    return tilted(posterior, labels, joint)

@@ -1,0 +1,75 @@
+"""An estimate in words: what `print(est)` and the command line show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelnoise._errors import LabelNoiseError
+from labelnoise.intervals import ConfidenceInterval
+
+if TYPE_CHECKING:
+    from labelnoise.hoc import HOC
+
+_LARGEST_PRINTED = 12
+_LARGEST_QUICK = 40  # classes for which intervals take about a second
+
+
+def summary(est: HOC) -> str:
+    T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
+    K = len(classes)
+    interval = quick_interval(est)
+    triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
+    refined = "refined" in {finding.name for finding in est.diagnostics_}
+    lines = [
+        f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
+        f"{triples}in {K} classes{', and from the features' if refined else ''}."
+    ]
+    if interval is not None:
+        low, high = interval.noise_rate
+        lines.append(
+            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {interval.condition})."
+        )
+        if interval.caveat:
+            lines.append(f"WARNING  {interval.caveat.capitalize()}.")
+    lines += confusion_lines(T, est.joint_, classes, interval)
+    lines.append(str(est.diagnostics_))
+    return "\n".join(lines)
+
+
+def confusion_lines(
+    T: np.ndarray, joint: np.ndarray, classes: list[str], interval: ConfidenceInterval | None = None
+) -> list[str]:
+    """The largest confusions as sentences, and T as a table if it is not too large for one."""
+    confusions, lines, sentences = joint - np.diag(np.diag(joint)), [], []
+    largest = np.argsort(-confusions, axis=None)[:5]
+    for i, j in zip(*np.unravel_index(largest, T.shape), strict=True):
+        if i != j and T[i, j] >= 0.0005:
+            ends = "" if interval is None else _ends(*interval.transition_matrix[:, i, j])
+            sentences.append(
+                f"  {T[i, j]:.1%}{ends} of true {classes[i]} are labelled {classes[j]}"
+            )
+    if sentences:
+        lines += ["Most frequent confusions:", *sentences]
+    if len(T) <= _LARGEST_PRINTED:
+        width = max(5, *(len(name) for name in classes))
+        lines.append("Transition matrix, in percent (rows: true class, columns: label):")
+        lines.append(" " * (width + 2) + " ".join(f"{name:>{width}}" for name in classes))
+        for name, row in zip(classes, T, strict=True):
+            lines.append(f"  {name:>{width}}" + "".join(f" {100 * v:>{width}.1f}" for v in row))
+    return lines
+
+
+def quick_interval(est: HOC) -> ConfidenceInterval | None:
+    """The intervals, where there are any and they take no time."""
+    if len(est.classes_) > _LARGEST_QUICK:
+        return None
+    try:
+        return est.confidence_interval()
+    except LabelNoiseError:
+        return None
+
+
+def _ends(low: float, high: float) -> str:
+    return f" ({100 * low:.1f} to {100 * high:.1f})"
