@@ -45,7 +45,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from labelnoise import HOC, _estimator, feasibility, noise, transition_error
+from labelnoise import HOC, examples, feasibility, noise, transition_error
 from labelnoise.baselines import (
     anchor_points,
     confident_learning,
@@ -53,7 +53,7 @@ from labelnoise.baselines import (
     transition_layer,
     volume_minimising,
 )
-from labelnoise.hoc import SCALES
+from labelnoise.clean_class.evidence import SCALES
 from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
@@ -380,7 +380,7 @@ def remember_neighbors() -> None:
             found[key] = nearest_neighbors(X, n_neighbors, metric)
         return found[key]
 
-    _estimator.nearest_neighbors = search
+    examples.nearest_neighbors = search
 
 
 # Estimators: functions of features, labels, the number of classes, neighbours and posteriors.
@@ -420,7 +420,7 @@ def run(what: str, minutes: float, names: list[str], jobs: int) -> None:
     # Processes are forked, with data and neighbours in their memory already.
     for features in dict.fromkeys(cell.features for cell in missing):
         X, _, _ = data(features)
-        _estimator.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        examples.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
         print(features, X.shape, flush=True)
     context = mp.get_context("fork")
     with context.Pool(jobs, threadpool_limits, (1,)) as pool:
@@ -478,7 +478,7 @@ def times() -> None:
         X, y, near = data(features)
         labels, K = noisy_labels(cell), int(y.max()) + 1
         P = noisy_posteriors(X, labels, K)
-        _estimator.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        examples.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
         row = found.setdefault(f"{features}: {len(X):,} x {X.shape[1]}, K={K}", {})
         for name, estimate in ESTIMATORS.items():
             begin = time.perf_counter()
