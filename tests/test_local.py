@@ -16,7 +16,7 @@ from labelnoise import (
 )
 from labelnoise.local import blend, local_errors
 from labelnoise.neighbors import nearest_neighbors
-from labelnoise.solvers._model import DenseModel, draw_triples
+from labelnoise.solvers.triples import DenseModel, draw_triples
 from labelnoise.solvers.batch import Batch, solve_batch, solve_batch_paper
 from labelnoise.solvers.paper import Norms
 from tests.conftest import clusters, imbalanced_prior, random_matrix, symmetric_matrix

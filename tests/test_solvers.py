@@ -9,7 +9,7 @@ from labelnoise import Consensus, LabelNoiseError, transition_error
 from labelnoise.consensus import expected_consensus
 from labelnoise.diagnostics import check_fit
 from labelnoise.solvers import solve
-from labelnoise.solvers._model import (
+from labelnoise.solvers.triples import (
     DenseModel,
     SparseModel,
     draw_triples,
@@ -158,8 +158,8 @@ def test_float32_sums_of_many_classes_agree_with_float64(rng, monkeypatch):
     triples = Consensus.from_labels(labels, K).sorted_triples()
     T, p = random_matrix(K, rng), rng.dirichlet(np.ones(K))
     exact, d = SparseModel(*triples, K).joint_and_divergence(T, p)
-    monkeypatch.setattr("labelnoise.solvers._model._FLOAT32_FROM", 10)
-    monkeypatch.setattr("labelnoise.solvers._model._CHUNK", 500)
+    monkeypatch.setattr("labelnoise.solvers.triples._FLOAT32_FROM", 10)
+    monkeypatch.setattr("labelnoise.solvers.triples._CHUNK", 500)
     rough, d32 = SparseModel(*triples, K).joint_and_divergence(T, p)
     np.testing.assert_allclose(rough, exact, atol=1e-7)
     assert d32 == pytest.approx(d, abs=1e-5)

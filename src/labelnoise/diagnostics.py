@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import stdtr
+from scipy.special import ndtr
 
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
-from labelnoise.solvers._model import sampling_divergence
+from labelnoise.solvers.triples import sampling_divergence
 
 SURELY = 3.0  # standard errors
 _SMALL_SINGULAR_VALUE = 0.05
@@ -22,7 +22,6 @@ _LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
 _MANY_DUPLICATES = 0.01
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
-_DRAWS = 5  # of the triples, to see what sampling alone does
 LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
 _OVERLAP_PAIRS = 3_000_000
 
@@ -241,7 +240,7 @@ def check_fit(
     labels = np.flatnonzero(solution.occurring)
     T = solution.transition_matrix[np.ix_(labels, labels)]
     p = solution.class_prior[labels]
-    mean, deviation = sampling_divergence(T, p, n, repeats=_DRAWS)
+    mean, deviation = sampling_divergence(T, p, n)
     # Each parameter that was free to move takes up half a unit of log-likelihood.
     free = np.count_nonzero(T > 1e-6) - 1
     expected = max(mean - free / (2 * n), 0.05 * mean)
@@ -250,7 +249,7 @@ def check_fit(
     deviations = (solution.divergence - expected) / max(deviation, 1e-300)
     measure = (
         f"their divergence is {solution.divergence:.2g}, and sampling alone would give "
-        f"{expected:.2g} (p = {stdtr(_DRAWS - 1, -deviations):.2g})"
+        f"{expected:.2g} (p = {ndtr(-deviations):.2g})"
     )
     if solution.divergence <= limit:
         return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")

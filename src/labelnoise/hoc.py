@@ -424,7 +424,7 @@ class HOC(Estimator):
         return {"search": self.search, "device": self.device}
 
     def _check_settings(self) -> None:
-        expect_one_of("solver", self.solver, SOLVERS)
+        expect_one_of("solver", self.solver, tuple(SOLVERS))
         expect_one_of("metric", self.metric, METRICS)
         expect_one_of("search", self.search, SEARCHES)
         expect_whole("n_neighbors", self.n_neighbors, 2)
