@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from labelnoise import Consensus, LabelNoiseError
-from labelnoise.intervals import _information, confidence_interval, non_overlapping
+from labelnoise.consensus import independent_centres
+from labelnoise.intervals import confidence_interval, information
 from labelnoise.solvers import solve
 from tests.conftest import pair_matrix, random_matrix, symmetric_matrix
 
@@ -57,7 +58,7 @@ def test_information_is_that_of_the_definition(rng):
 
     step = 1e-6 * np.eye(9)
     slopes = np.array([(q(theta.ravel() + e) - q(theta.ravel() - e)) / 2e-6 for e in step])
-    np.testing.assert_allclose(_information(theta), slopes / q(theta) @ slopes.T, rtol=1e-6)
+    np.testing.assert_allclose(information(theta), slopes / q(theta) @ slopes.T, rtol=1e-6)
 
 
 def test_widths_are_those_of_the_estimates_spread():
@@ -114,7 +115,7 @@ def test_clean_labels_have_a_noise_rate_from_zero_up():
 def test_triples_that_share_nothing_are_independent(rng):
     """The sandwich of centres without overlap is the formula for independent triples."""
     T = random_matrix(3, rng)
-    chosen = non_overlapping(neighborhoods(T, PRIOR, 3000, 0)[1])
+    chosen = independent_centres(neighborhoods(T, PRIOR, 3000, 0)[1])
     weight = np.isin(np.arange(3000), chosen).astype(float)
     known = estimate_and_interval(T, PRIOR, 3000, 0, weight=weight)[1]
     unknown = estimate_and_interval(T, PRIOR, 3000, 0, weight=weight, known=False)[1]
@@ -171,7 +172,7 @@ def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
     rng = np.random.default_rng(seed)
     neighbors = np.array([rng.choice(np.delete(np.arange(n), i), 2, False) for i in range(n)])
     triples = np.column_stack([np.arange(n), neighbors])
-    chosen = non_overlapping(neighbors)
+    chosen = independent_centres(neighbors)
     taken = triples[chosen].ravel()
     assert len(set(taken.tolist())) == len(taken)
     assert np.isin(triples, taken).any(axis=1).all()

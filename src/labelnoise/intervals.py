@@ -174,23 +174,6 @@ def confidence_interval(
     return estimate.interval(variance, level, name)
 
 
-def non_overlapping(neighbors: np.ndarray) -> np.ndarray:
-    """Choose centres whose triples share no example, as many as one pass finds.
-
-    A centre is taken if neither it nor one of its neighbours (N, k) belongs to one taken before.
-    These are the paper's independent triples; to count them alone, give `Consensus` a
-    ``center_weight`` of 1 for them and 0 for the others.
-    """
-    free = [True] * len(neighbors)
-    chosen = []
-    for centre, around in enumerate(neighbors.tolist()):
-        if free[centre] and all(free[one] for one in around):
-            chosen.append(centre)
-            for one in (centre, *around):
-                free[one] = False
-    return np.array(chosen, np.intp)
-
-
 @dataclass(frozen=True)
 class _Centres:
     """Which triples lie around each centre, and which examples."""
@@ -372,7 +355,7 @@ def _inverse_information(
             f"Expected at most {_MOST_ENTRIES} entries of T with method = 'sandwich', but there "
             f"are {theta.size}: use method = 'bootstrap'"
         )
-    J = _information(theta)
+    J = information(theta)
     factor, failed = lapack.dpotrf(J[np.ix_(free, free)].T, lower=1, overwrite_a=1)
     if failed or (factor.diagonal() ** 2 < _SINGULAR * J.diagonal()[free]).any():
         raise LabelNoiseError(
@@ -388,7 +371,7 @@ def _inverse_information(
     return inverse, alone
 
 
-def _information(theta: np.ndarray) -> np.ndarray:
+def information(theta: np.ndarray) -> np.ndarray:
     """(Kr, Kr) Fisher information of theta (K, r) in one triple: ``sum over abc of dq dq' / q``.
 
     With ``G[i, k] = sum_c theta[c, i] theta[c, k] / q(a, b, c)``, derivatives by different members

@@ -42,6 +42,7 @@ _BATCH_BYTES = 2**28  # of the largest array that holds all problems solved toge
 _SURE = 3.0  # standard errors between the inner and the outer half of a local data set
 _BY_CHANCE = 0.001  # that so many local data sets differ where none does
 _NEARLY_SINGULAR = 0.05
+_PRESENT = 10  # examples of a class in a local data set, for its row to be judged
 
 
 class LocalHOC(ManyMatrices):
@@ -434,16 +435,16 @@ def check_noise_clusterability(
 def check_local_conditions(T: np.ndarray, p: np.ndarray, local_size: int) -> Finding:
     """In how many local data sets T meets the conditions of the paper's Corollary 1.
 
-    Among the classes that are there, rows of T must be independent (non-singular) and have
+    Among the classes with at least ten examples, rows of T must be independent (non-singular) and have
     their maximum on the diagonal (informative). That neighbours share their class is a condition,
     too, which labels alone do not show.
     """
     met = 0
     for matrix, prior in zip(T, p, strict=True):
-        there = np.flatnonzero(prior * (local_size + 1) >= 1)
+        there = np.flatnonzero(prior * (local_size + 1) >= _PRESENT)
         rows = matrix[there]
-        independent = np.linalg.svd(rows, compute_uv=False)[-1] > _NEARLY_SINGULAR
-        met += bool(independent and (rows.argmax(axis=1) == there).all())
+        values = np.linalg.svd(rows, compute_uv=False)
+        met += bool((values > _NEARLY_SINGULAR).all() and (rows.argmax(axis=1) == there).all())
     failed = len(T) - met
     return Finding(
         "local conditions",

@@ -23,7 +23,8 @@ _SPARSE_FROM = 100  # the step from which the public code asks for a sparse prio
 _SPARSE_FLOOR = 0.01
 _SPARSE_WEIGHT = 0.1
 _FEW_STARTS_FROM = 50  # classes
-_CLEARLY_LESS = 0.9  # of the objective of the public code's start, for another start to be taken
+_CLEARLY_LESS = 0.8  # of the objective of the public code's start, for another start to be taken
+_OTHER_STARTS = ("extreme pairs", "moments")  # that lead out of local optima
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,18 @@ class Norms:
 
 
 def solve_paper(consensus: Consensus, settings: Settings) -> Fit:
-    """The paper's objective, from the public code's start and from those of the likelihood.
+    """The paper's objective, from the public code's start and from some of the likelihood's.
 
     The public code starts at the logits ``5 I - 1`` and a small random jitter for p, and takes
-    1501 steps, 301 from 100 classes on. Where it ends in a local optimum, another start that
-    reaches a clearly smaller objective is taken instead.
+    1501 steps, 301 from 100 classes on. Its answer stays, unless another start reaches a clearly
+    smaller objective: then it was a local optimum, as with class priors of 1:20.
     """
     norms, K = Norms.of(consensus), consensus.n_classes
     steps = settings.n_steps or n_paper_steps(K)
     best = _descend(norms, public_start(1, K, np.random.default_rng(settings.rng)), steps, "paper")
     for start in starts(consensus, few=K >= _FEW_STARTS_FROM):
+        if start.start not in _OTHER_STARTS:
+            continue
         logits = np.log(np.concatenate([start.T, start.p[None]]))[None]
         found = _descend(norms, logits, steps, start.start)
         if found.loss < _CLEARLY_LESS * best.loss:
