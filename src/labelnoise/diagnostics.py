@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
+from labelnoise.solvers.paper import CLEARLY_LESS, paper_objective
 from labelnoise.solvers.triples import sampling_divergence
 
 SURELY = 3.0  # standard errors
@@ -255,6 +256,19 @@ def check_fit(
         return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")
     if solver != "likelihood" or solution.start == "given":
         best = solve(consensus, "likelihood")
+        if solver.startswith("paper"):
+            own, other = (
+                paper_objective(consensus, found.transition_matrix, found.class_prior)
+                for found in (solution, best)
+            )
+            if other >= CLEARLY_LESS * own:
+                return Finding(
+                    "fit",
+                    True,
+                    own / max(other, 1e-300),
+                    f"T and p minimise the paper's objective: it is {own:.2g}, and {other:.2g} at "
+                    f"the most likely T.",
+                )
         if best.divergence <= limit:
             return Finding(
                 "fit",

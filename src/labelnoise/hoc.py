@@ -61,7 +61,6 @@ _LEAST_EXAMPLES = 10  # for each class, on average
 _BY_CHANCE = 0.25  # by so much; or
 _AS_NEAR = 0.9  # by more, if the features' T has no other entry as near to the diagonal's
 _ENOUGH_ELSEWHERE = 0.5  # of a class of mean size, for such rows to count
-_WIDTH = 3.92  # of an interval of level .95, in standard errors
 _FEATURES_ALONE = "noise depends on the example, and triples do not tell T: see refined"
 _OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _LARGEST_PRINTED = 12
@@ -86,7 +85,7 @@ class HOC(Estimator):
         errors, which the model then takes for classes. It needs X, "likelihood", ten examples for
         each class, and at most 50 million examples times classes; without these, and with `soft`,
         `n_rounds`, `neighbors` or `center_weight`, T is that of the triples.
-    solver : {"likelihood", "moments", "paper"}, default="likelihood"
+    solver : {"likelihood", "moments", "paper", "paper-text"}, default="likelihood"
         How T is found from the triples. See `labelnoise.solvers.solve`.
     n_neighbors : int, default=2
         With more than 2, all pairs among an example's neighbours form a triple with it: less
@@ -105,6 +104,8 @@ class HOC(Estimator):
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
+    neighbors_in : {"sample", "all"}, default="sample"
+        With `n_rounds`: whether neighbours are searched for in each sample or in all data.
     soft : float, (K, K) array, "one number" or "estimate", optional
         Let neighbours be of another class than the example: the chance e of each other class, all
         chances S, or which of the two to estimate, as `labelnoise.soft.solve_soft` takes them.
@@ -191,6 +192,7 @@ class HOC(Estimator):
         device: str = "auto",
         n_rounds: int | None = None,
         sample_size: int | None = None,
+        neighbors_in: str = "sample",
         soft: Any = None,
         classes: Sequence[Any] | np.ndarray | None = None,
         unlabeled: Any = None,
@@ -204,6 +206,7 @@ class HOC(Estimator):
         self.device = device
         self.n_rounds = n_rounds
         self.sample_size = sample_size
+        self.neighbors_in = neighbors_in
         self.soft = soft
         self.classes = classes
         self.unlabeled = unlabeled
@@ -213,10 +216,12 @@ class HOC(Estimator):
     def paper(cls, *, n_rounds: int = 50, sample_size: int = _PAPER_SAMPLE, **settings: Any) -> HOC:
         """Give the paper's procedure: G rounds of \\|E\\| samples, the norms, Adam.
 
-        As in the paper's public code, neighbours are found inside each sample.
+        As in the paper's public code, neighbours are found inside each sample. For the reading
+        that its text allows: ``HOC.paper(neighbors_in="all")``. For its text's start of Adam:
+        ``HOC.paper(solver="paper-text")``.
         """
         paper: dict[str, Any] = {"refine": False, "solver": "paper", "n_rounds": n_rounds}
-        return cls(**paper, sample_size=sample_size, **settings)
+        return cls(**paper | {"sample_size": sample_size} | settings)
 
     def fit(
         self,
@@ -290,6 +295,7 @@ class HOC(Estimator):
                 K,
                 n_rounds=self.n_rounds,
                 sample_size=self.sample_size or _PAPER_SAMPLE,
+                neighbors_in=self.neighbors_in,
                 metric=self.metric,
                 random_state=self.random_state,
                 progress=stage("counting"),
@@ -532,10 +538,9 @@ class HOC(Estimator):
         if (sharing.astype(float) ** 2).sum() > _MOST_PAIRS:
             counted = {}
         try:
-            ends = confidence_interval(self.consensus_, T, p, **counted).transition_matrix
+            variance = confidence_interval(self.consensus_, T, p, **counted).transition_variance()
         except LabelNoiseError:  # triples do not tell the rows apart
             return np.full_like(T, np.inf)
-        variance: np.ndarray = (np.ptp(ends, axis=0) / _WIDTH) ** 2
         return variance
 
     def _of_triples(self) -> tuple[np.ndarray, np.ndarray]:
@@ -544,14 +549,7 @@ class HOC(Estimator):
         p = self.class_prior_ if refined is None else refined.prior_of_triples
         return self.triples_transition_matrix_, p
 
-    def confidence_interval(
-        self,
-        level: float = 0.95,
-        *,
-        method: str = "sandwich",
-        n_bootstrap: int = 200,
-        random_state: int | np.random.Generator | None = None,
-    ) -> ConfidenceInterval:
+    def confidence_interval(self, level: float = 0.95) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
 
         They say what chance does to the estimate. Those of the triples' T hold if neighbours share
@@ -565,11 +563,7 @@ class HOC(Estimator):
         ----------
         level : float, default=0.95
             Chance to cover the true value.
-        method : {"sandwich", "bootstrap"}, default="sandwich"
-            A formula, for up to about 100 classes (50 if T was refined), or estimates from labels
-            drawn anew (for the triples' T only).
-        n_bootstrap, random_state
-            For "bootstrap".
+            For up to about 100 classes (50 if T was refined).
 
         Examples
         --------
@@ -594,11 +588,6 @@ class HOC(Estimator):
                 f"but solver = {self.solver!r}, soft = {self.soft!r}, n_rounds = {self.n_rounds}"
             )
         refined = self._refinement
-        if refined is not None and method != "sandwich":
-            raise LabelNoiseError(
-                f"Expected method='sandwich' for a refined T, but method = {method!r}: use "
-                f"refine=False"
-            )
         if refined is not None and not refined.depends:
             return refined.interval(level)
         try:
@@ -606,9 +595,6 @@ class HOC(Estimator):
                 self.consensus_,
                 *self._of_triples(),
                 level=level,
-                method=method,
-                n_bootstrap=n_bootstrap,
-                random_state=random_state,
                 **self._counted,
             )
         except LabelNoiseError:

@@ -23,7 +23,7 @@ _SPARSE_FROM = 100  # the step from which the public code asks for a sparse prio
 _SPARSE_FLOOR = 0.01
 _SPARSE_WEIGHT = 0.1
 _FEW_STARTS_FROM = 50  # classes
-_CLEARLY_LESS = 0.8  # of the objective of the public code's start, for another start to be taken
+CLEARLY_LESS = 0.8  # of the objective of the public code's start, for another start to be taken
 _OTHER_STARTS = ("extreme pairs", "moments")  # that lead out of local optima
 
 
@@ -93,7 +93,7 @@ def solve_paper(consensus: Consensus, settings: Settings) -> Fit:
             continue
         logits = np.log(np.concatenate([start.T, start.p[None]]))[None]
         found = _descend(norms, logits, steps, start.start)
-        if found.loss < _CLEARLY_LESS * best.loss:
+        if found.loss < CLEARLY_LESS * best.loss:
             best = found
     return best
 
@@ -108,6 +108,11 @@ def solve_paper_text(consensus: Consensus, settings: Settings) -> Fit:
     start = np.concatenate([K * np.eye(K) - 1, np.full((1, K), 1 / K)])[None]
     steps = settings.n_steps or n_paper_steps(K)
     return _descend(Norms.of(consensus), start, steps, "paper-text")
+
+
+def paper_objective(consensus: Consensus, T: np.ndarray, p: np.ndarray) -> float:
+    """The paper's objective at (T, p)."""
+    return float(Norms.of(consensus).loss_and_gradient(T[None], p[None])[0][0])
 
 
 def _descend(norms: Norms, start: np.ndarray, steps: int, name: str) -> Fit:
