@@ -26,7 +26,7 @@ from tables import table
 
 from labelnoise import HOC, Consensus, LabelNoiseWarning, transition_error
 from labelnoise.solvers import solve
-from labelnoise.solvers._model import draw_triples
+from labelnoise.solvers.triples import draw_triples
 
 RESULTS = Path(__file__).parent / "results" / "scale.jsonl"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "scale.svg"

@@ -29,7 +29,7 @@ from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.scores import true_transition_matrix
 from labelnoise.solvers import solve
-from labelnoise.solvers._model import SparseModel, draw_triples
+from labelnoise.solvers.triples import SparseModel, draw_triples
 from labelnoise.solvers.likelihood import Fit, em
 
 GIB = 2**30

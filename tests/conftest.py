@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelnoise import Consensus, cli
-from labelnoise.solvers._model import draw_triples
+from labelnoise.solvers.triples import draw_triples
 
 
 def symmetric_matrix(K, rate):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labelnoise import Consensus, LabelNoiseError
-from labelnoise.consensus import expected_consensus
+from labelnoise.consensus import expected_consensus, independent_centres
 from tests.conftest import clusters, imbalanced_prior, random_matrix
 
 
@@ -202,3 +204,14 @@ def test_only_a_part_can_be_taken_out():
         some - other
     with pytest.raises(LabelNoiseError, match="same number of classes"):
         some - Consensus.from_labels(np.array([[0, 0, 1]]), 2)
+
+
+@given(st.integers(3, 40), st.integers(0, 2**32 - 1))
+def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
+    rng = np.random.default_rng(seed)
+    neighbors = np.array([rng.choice(np.delete(np.arange(n), i), 2, False) for i in range(n)])
+    triples = np.column_stack([np.arange(n), neighbors])
+    chosen = independent_centres(neighbors)
+    taken = triples[chosen].ravel()
+    assert len(set(taken.tolist())) == len(taken)
+    assert np.isin(triples, taken).any(axis=1).all()

@@ -13,7 +13,8 @@ from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, transition_error
 from labelnoise.groups import GroupHOC
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import group_dependent, symmetric
-from labelnoise.solvers.grouped import GroupModel, GroupTriples, concentration
+from labelnoise.solvers.grouped import GroupModel, GroupTriples
+from labelnoise.solvers.rows import concentration
 from tests.conftest import clusters, random_matrix, symmetric_matrix
 
 K = 4

@@ -16,9 +16,9 @@ from labelnoise import (
 )
 from labelnoise.local import blend, local_errors
 from labelnoise.neighbors import nearest_neighbors
-from labelnoise.solvers._model import DenseModel, draw_triples
-from labelnoise.solvers.batch import Batch, solve_batch, solve_batch_paper
+from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper
 from labelnoise.solvers.paper import Norms
+from labelnoise.solvers.triples import DenseTriples, SparseTriples, draw_triples
 from tests.conftest import clusters, imbalanced_prior, random_matrix, symmetric_matrix
 
 
@@ -147,7 +147,7 @@ def test_blend_is_clipped(rng):
 
 def batch_of(problems, K):
     which = np.repeat(np.arange(len(problems)), [len(labels) for labels in problems])
-    return Batch(which, np.concatenate(problems), len(problems), K)
+    return LocalProblems(which, np.concatenate(problems), len(problems), K)
 
 
 def test_batch_agrees_with_single_problems(rng):
@@ -157,11 +157,14 @@ def test_batch_agrees_with_single_problems(rng):
     batch = batch_of(problems, K)
     T = np.stack([random_matrix(K, rng) for _ in problems])
     p = rng.dirichlet(np.ones(K), len(problems))
-    joint, contraction = batch.joint(T, p), batch.contraction(T)
-    for number, labels in enumerate(problems):
-        model = DenseModel(*Consensus.from_labels(labels, K).sorted_triples(), K)
-        np.testing.assert_allclose(joint[number], model.joint(T[number], p[number]))
-        np.testing.assert_allclose(contraction[number], model.contraction(T[number]))
+    for form in (DenseTriples, SparseTriples):
+        sizes = np.array([50, 80])[batch.problem]
+        model = form(np.sort(batch.triples, axis=1), 1 / sizes, K, batch.problem, 2)
+        joint, contraction = model.joint(T, p), model.contraction(T)
+        for number, labels in enumerate(problems):
+            one = DenseTriples(*Consensus.from_labels(labels, K).sorted_triples(), K)
+            np.testing.assert_allclose(joint[number], one.joint(T[number], p[number]))
+            np.testing.assert_allclose(contraction[number], one.contraction(T[number]))
 
 
 def test_batch_recovers_each_t(rng):
@@ -171,7 +174,7 @@ def test_batch_recovers_each_t(rng):
     prior = imbalanced_prior(K, 2)
     batch = batch_of([draw_triples(T, prior, 30_000, rng) for T in truths], K)
     for sparsity in (0.0, 1.0):
-        found, p = solve_batch(batch, symmetric_matrix(K, 0.2), np.ones(K) / K, sparsity)
+        found, p = solve_local(batch, symmetric_matrix(K, 0.2), np.ones(K) / K, sparsity)
         for T, truth in zip(found, truths, strict=True):
             assert transition_error(T, truth) < 0.05
         np.testing.assert_allclose(p, np.broadcast_to(prior, (2, K)), atol=0.03)
@@ -182,8 +185,8 @@ def test_sparsity_removes_a_class_without_evidence(rng):
     K = 3
     T = symmetric_matrix(K, 0.3)
     batch = batch_of([draw_triples(T, np.array([0.6, 0.4, 0.0]), 400, rng)], K)
-    _, dense = solve_batch(batch, T, np.ones(K) / K, 0.0)
-    _, sparse = solve_batch(batch, T, np.ones(K) / K, 2.0)
+    _, dense = solve_local(batch, T, np.ones(K) / K, 0.0)
+    _, sparse = solve_local(batch, T, np.ones(K) / K, 2.0)
     assert sparse[0, 2] < 1e-6 <= dense[0, 2]
     assert sparse[0, 1] > 0.2
 
@@ -194,13 +197,11 @@ def test_batched_norms_descend_as_single_ones(rng):
     problems = [draw_triples(random_matrix(K, rng), np.ones(K) / K, 800, rng) for _ in range(3)]
     consensuses = [Consensus.from_labels(labels, K) for labels in problems]
     batch = batch_of(problems, K)
-    c1 = np.stack([c.c1 for c in consensuses])
-    c2 = np.stack([c.c2 for c in consensuses])
-    T, p = solve_batch_paper(batch, c1, c2, np.random.default_rng(0), sparse=False, n_steps=600)
+    T, p = solve_local_paper(batch, np.random.default_rng(0), sparse=False)
     for number, consensus in enumerate(consensuses):
-        norms = Norms(consensus)
-        single = norms.loss_and_gradient(random_matrix(K, rng), np.ones(K) / K)[0]
-        reached = norms.loss_and_gradient(T[number], p[number])[0]
+        norms = Norms.of(consensus)
+        single = norms.loss_and_gradient(random_matrix(K, rng)[None], np.ones((1, K)) / K)[0]
+        reached = norms.loss_and_gradient(T[number : number + 1], p[number : number + 1])[0]
         assert reached < 0.1
         assert reached < single / 2
 

@@ -1,4 +1,4 @@
-"""Which label triples occur: the one statistic that everything after it is computed from.
+"""Which label triples occur: the statistic that all estimates are computed from.
 
 A triple is the labels of an example (the centre) and of two of its neighbours. If the three
 share their clean class i, the model says that it occurs with probability
@@ -8,7 +8,7 @@ share their clean class i, the model says that it occurs with probability
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 from labelnoise._errors import LabelNoiseError
 from labelnoise._files import write_then_rename
 from labelnoise.neighbors import Progress, nearest_neighbors
+
+ROUNDS_SEARCH = ("sample", "all")
 
 _ROUNDING = 1e-12  # relative to the largest weight: less is left over from sums
 _LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
@@ -31,8 +33,7 @@ class Consensus:
     Parameters
     ----------
     triples : int array of shape (M, 3)
-        Distinct triples of class numbers: the centre's, then the two neighbours' in
-        increasing order (which of the two is nearer is not kept).
+        Distinct triples of class numbers: the centre's, then the two neighbours'.
     weights : float array of shape (M,)
         The weight of each triple. A centre's triples together weigh 1, or what was given.
     n_classes : int
@@ -41,12 +42,17 @@ class Consensus:
         How many examples the triples are centred on. An example counts once, however many
         triples it is the centre of; with unequal weights it is the number of equal ones that
         would say as much, ``(sum w)^2 / sum w^2``.
+    ordered : bool, default=False
+        Whether the nearer neighbour comes second and the other one third, as in the paper. By
+        default the neighbours' labels are in increasing order, which is all that the likelihood
+        needs.
     """
 
     triples: np.ndarray
     weights: np.ndarray
     n_classes: int
     n_centers: int
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         if self.triples.ndim != 2 or self.triples.shape != (len(self.weights), 3):
@@ -66,6 +72,8 @@ class Consensus:
         n_classes: int,
         *,
         center_weight: np.ndarray | None = None,
+        independent: bool = False,
+        ordered: bool = False,
     ) -> Consensus:
         """Count the triples that neighbours form, with all pairs among a centre's neighbours.
 
@@ -74,11 +82,17 @@ class Consensus:
         labels : int array of shape (N,)
             Class numbers; -1 is unlabelled, and a triple with such a member is not counted.
         neighbors : int array of shape (N, k)
-            Row numbers of each example's neighbours, k >= 2.
+            Row numbers of each example's neighbours, k >= 2, nearest first.
         n_classes : int
         center_weight : float array of shape (N,), optional
             How much each example counts as a centre (as a neighbour it always counts). 0 leaves
             it out.
+        independent : bool, default=False
+            Count only the centres of `independent_centres`, the paper's ``E_3*``: their triples
+            share no example, so they are independent draws. They are about a quarter to a fifth
+            of all, and T has a larger error from them: use them to check theory, not to estimate.
+        ordered : bool, default=False
+            Keep which neighbour is nearer.
 
         Examples
         --------
@@ -100,6 +114,9 @@ class Consensus:
                 f"Expected center_weight to be {n} finite numbers >= 0, but its shape is "
                 f"{weight.shape} and its least value {weight.min(initial=np.inf)}"
             )
+        if independent:
+            usable = weight * (labels >= 0) * (labels[neighbors] >= 0).all(axis=1) > 0
+            weight = weight * np.isin(np.arange(n), independent_centres(neighbors, usable))
         around = labels[neighbors]
         pairs = list(combinations(range(k), 2))
         usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
@@ -112,10 +129,13 @@ class Consensus:
             weights.append(share[rows])
         used = weight[centre] / weight.max(initial=1e-300)
         n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
-        return cls._of(np.concatenate(triples), np.concatenate(weights), n_classes, n_centers)
+        found = np.concatenate(triples), np.concatenate(weights)
+        return cls._of(*found, n_classes, n_centers, ordered)
 
     @classmethod
-    def from_labels(cls, labels: np.ndarray, n_classes: int) -> Consensus:
+    def from_labels(
+        cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False
+    ) -> Consensus:
         """Count triples that are given: three labels of each example, as an (N, 3) array.
 
         Rows with an unlabelled (-1) member are not counted.
@@ -127,7 +147,7 @@ class Consensus:
             )
         labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
         labels = labels[(labels >= 0).all(axis=1)]
-        return cls._of(labels, np.ones(len(labels)), n_classes, len(labels))
+        return cls._of(labels, np.ones(len(labels)), n_classes, len(labels), ordered)
 
     @classmethod
     def from_rounds(
@@ -138,29 +158,52 @@ class Consensus:
         *,
         n_rounds: int = 50,
         sample_size: int = 15_000,
+        neighbors_in: str = "sample",
         metric: str = "cosine",
         random_state: int | np.random.Generator | None = None,
         progress: Progress | None = None,
     ) -> Consensus:
-        """Count as the paper does: in each of G rounds, triples inside a random sample E.
+        """Count as the paper does: in each of G rounds, the triples around a random sample E.
 
-        The two neighbours are searched within the sample, as the paper's public code does.
-        A sample as large as the data is the same in each round, so it is counted once.
+        Parameters
+        ----------
+        neighbors_in : {"sample", "all"}
+            Where the two neighbours are searched for: within the sample, as the paper's public
+            code does, or in all data, as its text can be read. In all data they are nearer, and
+            one search serves all rounds.
+
+        Notes
+        -----
+        Neighbours keep their order, as in the paper's c2 and c3. A sample as large as the data is
+        the same in each round, so it is counted once.
         """
         n, n_classes = len(X), int(n_classes)
+        if neighbors_in not in ROUNDS_SEARCH:
+            raise LabelNoiseError(
+                f"Expected neighbors_in to be one of {ROUNDS_SEARCH}, but neighbors_in = "
+                f"{neighbors_in!r}"
+            )
         if sample_size >= n:
-            return cls.from_neighbors(labels, nearest_neighbors(X, 2, metric).indices, n_classes)
+            found = nearest_neighbors(X, 2, metric).indices
+            return cls.from_neighbors(labels, found, n_classes, ordered=True)
         rng = np.random.default_rng(random_state)
-        result = cls._of(np.empty((0, 3), int), np.empty(0), n_classes, 0)
-        seen = np.zeros(n, bool)
+        times = np.zeros(n)
+        result = cls._of(np.empty((0, 3), int), np.empty(0), n_classes, 0, True)
         for done in range(n_rounds):
             sample = rng.choice(n, sample_size, replace=False)
-            seen[sample] = True
-            inside = nearest_neighbors(X[sample], 2, metric).indices
-            result += cls.from_neighbors(labels[sample], inside, n_classes)
+            times[sample] += 1
+            if neighbors_in == "sample":
+                inside = nearest_neighbors(X[sample], 2, metric).indices
+                result += cls.from_neighbors(labels[sample], inside, n_classes, ordered=True)
             if progress:
                 progress(done + 1, n_rounds)
-        return cls(result.triples, result.weights, n_classes, int((seen & (labels >= 0)).sum()))
+        if neighbors_in == "all":
+            found = nearest_neighbors(X, 2, metric).indices
+            result = cls.from_neighbors(
+                labels, found, n_classes, center_weight=times, ordered=True
+            )
+        n_centers = int(((times > 0) & (labels >= 0)).sum())
+        return replace(result, n_centers=n_centers)
 
     @classmethod
     def from_model(
@@ -176,14 +219,22 @@ class Consensus:
         return cls._of(triples, chance.ravel() * n_centers, K, n_centers)
 
     @classmethod
-    def _of(cls, triples: np.ndarray, weights: np.ndarray, K: int, n_centers: int) -> Consensus:
-        """Sort the two neighbours, and add the weights of equal triples."""
+    def _of(
+        cls,
+        triples: np.ndarray,
+        weights: np.ndarray,
+        K: int,
+        n_centers: int,
+        ordered: bool = False,
+    ) -> Consensus:
+        """Sort the two neighbours, unless they are ordered, and merge equal triples."""
         if K > _LARGEST_CLASS_COUNT:
             raise LabelNoiseError(
                 f"Expected at most {_LARGEST_CLASS_COUNT} classes, but there are {K}"
             )
-        centre, low, high = triples[:, 0], triples[:, 1:].min(1), triples[:, 1:].max(1)
-        key, place = np.unique((centre.astype(np.int64) * K + low) * K + high, return_inverse=True)
+        centre, near = triples[:, 0].astype(np.int64), triples[:, 1:]
+        near = near if ordered else np.sort(near, axis=1)
+        key, place = np.unique((centre * K + near[:, 0]) * K + near[:, 1], return_inverse=True)
         distinct = np.column_stack([key // K**2, key // K % K, key % K]).astype(np.int32)
         total = np.bincount(place.ravel(), weights=weights, minlength=len(key))
         if len(weights) and weights.min() < 0:  # something was taken away
@@ -195,7 +246,7 @@ class Consensus:
                 )
             left = total > _ROUNDING * weights.max()
             distinct, total = distinct[left], total[left]
-        return cls(distinct, total, K, n_centers)
+        return cls(distinct, total, K, n_centers, ordered)
 
     def __add__(self, other: Consensus) -> Consensus:
         if not isinstance(other, Consensus):
@@ -219,6 +270,7 @@ class Consensus:
             np.concatenate([self.weights, weights]),
             self.n_classes,
             self.n_centers + n_centers,
+            self.ordered and other.ordered,
         )
 
     def __radd__(self, other: object) -> Consensus:
@@ -242,28 +294,37 @@ class Consensus:
 
     @property
     def c2(self) -> np.ndarray:
-        """(K, K) frequency of a centre's label (rows) with a neighbour's (columns)."""
-        result = np.zeros((self.n_classes, self.n_classes))
-        for neighbor in (1, 2):
-            np.add.at(result, (self.triples[:, 0], self.triples[:, neighbor]), self.frequencies / 2)
-        return result
+        """(K, K) frequency of a centre's label (rows) with a neighbour's (columns).
+
+        If the triples are ordered: with its nearest neighbour's, as in the paper.
+        """
+        result, members = np.zeros((self.n_classes, self.n_classes)), self.triples.T
+        for near in members[1:2] if self.ordered else members[1:]:
+            np.add.at(result, (members[0], near), self.frequencies)
+        return result / result.sum()
 
     @property
     def c3(self) -> np.ndarray:
-        """(K, K, K) frequency of a centre's label with its neighbours', in either order.
+        """(K, K, K) frequency of a centre's label with its neighbours', ordered or in either order.
 
         Dense: for a look at a few classes. The solvers use the triples.
         """
         result = np.zeros((self.n_classes,) * 3)
         a, b, c = self.triples.T
         np.add.at(result, (a, b, c), self.frequencies / 2)
-        np.add.at(result, (a, c, b), self.frequencies / 2)
+        np.add.at(result, (a, b, c) if self.ordered else (a, c, b), self.frequencies / 2)
         return result
 
-    def sorted_triples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Forget which member is the centre: distinct sorted triples and their frequencies.
+    @property
+    def c3_squared(self) -> float:
+        """Sum of the squares of c3, without making it."""
+        same = self.triples[:, 1] == self.triples[:, 2]
+        return float((self.frequencies**2 * np.where(same | self.ordered, 1, 0.5)).sum())
 
-        This is all that the symmetric model, in which neighbours surely share the class, uses.
+    def sorted_triples(self) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct sorted triples and their frequencies, whichever member is the centre.
+
+        The symmetric model, in which neighbours share the class, needs no more.
         """
         ordered = np.sort(self.triples, axis=1)
         merged = self._of(ordered, self.frequencies, self.n_classes, self.n_centers)
@@ -283,6 +344,7 @@ class Consensus:
                 weights=self.weights,
                 n_classes=self.n_classes,
                 n_centers=self.n_centers,
+                ordered=self.ordered,
             )
 
     @classmethod
@@ -295,12 +357,37 @@ class Consensus:
                     saved["weights"],
                     int(saved["n_classes"]),
                     int(saved["n_centers"]),
+                    bool(saved["ordered"]) if "ordered" in saved else False,
                 )
         except Exception as error:  # zlib, zipfile and NumPy raise all kinds
             raise LabelNoiseError(
                 f"Expected a consensus saved by Consensus.save, but {path} cannot be read as "
                 f"one: {error}"
             ) from error
+
+
+def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None) -> np.ndarray:
+    """Choose centres whose triples share no example: the paper's ``E_3*``.
+
+    The paper's ``E_3*`` is the largest such set, which is hard to find (set packing). This takes
+    each centre in turn if neither it nor one of its neighbours (N, k) belongs to one taken
+    before: with two neighbours at least a third of the largest set.
+
+    Parameters
+    ----------
+    neighbors : int array of shape (N, k)
+    usable : bool array of shape (N,), optional
+        Which examples may be centres.
+    """
+    free = [True] * len(neighbors)
+    chosen = []
+    candidates = np.arange(len(neighbors)) if usable is None else np.flatnonzero(usable)
+    for centre, around in zip(candidates.tolist(), neighbors[candidates].tolist(), strict=True):
+        if free[centre] and all(free[one] for one in around):
+            chosen.append(centre)
+            for one in (centre, *around):
+                free[one] = False
+    return np.array(chosen, np.intp)
 
 
 def _class_numbers(labels: Any, n_classes: int, least: int = -1) -> np.ndarray:

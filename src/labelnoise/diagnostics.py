@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import stdtr
+from scipy.special import ndtr
 
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, solve
-from labelnoise.solvers._model import sampling_divergence
+from labelnoise.solvers.paper import CLEARLY_LESS, paper_objective
+from labelnoise.solvers.triples import sampling_divergence
 
 if TYPE_CHECKING:
     from labelnoise.clean_class import CleanClass
@@ -25,7 +26,6 @@ _LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
 _MANY_DUPLICATES = 0.01
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
-_DRAWS = 5  # of the triples, to see what sampling alone does
 LEAST_FOUND = 0.95  # of the nearest neighbours, by an approximate search
 _OVERLAP_PAIRS = 3_000_000
 _NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
@@ -283,7 +283,7 @@ def check_fit(
     labels = np.flatnonzero(solution.occurring)
     T = solution.transition_matrix[np.ix_(labels, labels)]
     p = solution.class_prior[labels]
-    mean, deviation = sampling_divergence(T, p, n, repeats=_DRAWS)
+    mean, deviation = sampling_divergence(T, p, n)
     # Each parameter that was free to move takes up half a unit of log-likelihood.
     free = np.count_nonzero(T > 1e-6) - 1
     expected = max(mean - free / (2 * n), 0.05 * mean)
@@ -292,12 +292,25 @@ def check_fit(
     deviations = (solution.divergence - expected) / max(deviation, 1e-300)
     measure = (
         f"their divergence is {solution.divergence:.2g}, and sampling alone would give "
-        f"{expected:.2g} (p = {stdtr(_DRAWS - 1, -deviations):.2g})"
+        f"{expected:.2g} (p = {ndtr(-deviations):.2g})"
     )
     if solution.divergence <= limit:
         return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")
     if solver != "likelihood" or solution.start == "given":
         best = solve(consensus, "likelihood")
+        if solver.startswith("paper"):
+            own, other = (
+                paper_objective(consensus, found.transition_matrix, found.class_prior)
+                for found in (solution, best)
+            )
+            if other >= CLEARLY_LESS * own:
+                return Finding(
+                    "fit",
+                    True,
+                    own / max(other, 1e-300),
+                    f"T and p minimise the paper's objective: it is {own:.2g}, and {other:.2g} at "
+                    f"the most likely T.",
+                )
         if best.divergence <= limit:
             return Finding(
                 "fit",

@@ -23,7 +23,8 @@ from labelnoise._estimator import (
 )
 from labelnoise.hoc import ManyMatrices
 from labelnoise.neighbors import METRICS, first_neighbors, listed_neighbors, nearest_neighbors
-from labelnoise.solvers.grouped import GroupTriples, normalised, odds, solve_groups
+from labelnoise.solvers.grouped import GroupTriples, odds, solve_groups
+from labelnoise.solvers.rows import normalised
 
 NEIGHBORS_FROM = ("all", "own")
 

@@ -65,7 +65,7 @@ class HOC(FittedEstimate):
         labels, which predict wrong labels too. It needs features, ten examples for each class, and
         at most 50 million examples times classes. Without these, and with `n_rounds` or
         `center_weight`, T is that of the triples.
-    solver : {"likelihood", "moments", "paper"}, default="likelihood"
+    solver : {"likelihood", "moments", "paper", "paper-text"}, default="likelihood"
         How T is found from the triples. See `labelnoise.solvers.solve`.
     n_neighbors : int, default=2
         With more than 2, all pairs among an example's neighbours form a triple with it: less
@@ -84,6 +84,8 @@ class HOC(FittedEstimate):
     n_rounds, sample_size : int, optional
         Count as the paper does, in `n_rounds` random samples of `sample_size` examples with
         neighbours inside the sample. By default all examples are used once.
+    neighbors_in : {"sample", "all"}, default="sample"
+        With `n_rounds`: whether neighbours are searched for in each sample or in all data.
     classes : list of labels, optional
         All classes, in the order that T's rows shall have, if some labels may not occur.
     unlabeled : label, optional
@@ -155,6 +157,7 @@ class HOC(FittedEstimate):
         device: str = "auto",
         n_rounds: int | None = None,
         sample_size: int | None = None,
+        neighbors_in: str = "sample",
         classes: Sequence[Any] | np.ndarray | None = None,
         unlabeled: Any = None,
         random_state: int | np.random.Generator | None = None,
@@ -167,6 +170,7 @@ class HOC(FittedEstimate):
         self.device = device
         self.n_rounds = n_rounds
         self.sample_size = sample_size
+        self.neighbors_in = neighbors_in
         self.classes = classes
         self.unlabeled = unlabeled
         self.random_state = random_state
@@ -175,10 +179,12 @@ class HOC(FittedEstimate):
     def paper(cls, *, n_rounds: int = 50, sample_size: int = _PAPER_SAMPLE, **settings: Any) -> HOC:
         """Give the paper's procedure: G rounds of \\|E\\| samples, the norms, Adam.
 
-        As in the paper's public code, neighbours are found inside each sample.
+        As in the paper's public code, neighbours are found inside each sample. For the reading
+        that its text allows: ``HOC.paper(neighbors_in="all")``. For its text's start of Adam:
+        ``HOC.paper(solver="paper-text")``.
         """
         paper: dict[str, Any] = {"refine": False, "solver": "paper", "n_rounds": n_rounds}
-        return cls(**paper, sample_size=sample_size, **settings)
+        return cls(**paper | {"sample_size": sample_size} | settings)
 
     @all_at_once
     def fit(
@@ -253,6 +259,7 @@ class HOC(FittedEstimate):
                 K,
                 n_rounds=self.n_rounds,
                 sample_size=self.sample_size or _PAPER_SAMPLE,
+                neighbors_in=self.neighbors_in,
                 metric=self.metric,
                 random_state=self.random_state,
                 progress=stage("counting"),
@@ -310,7 +317,7 @@ class HOC(FittedEstimate):
         return {"search": self.search, "device": self.device}
 
     def _check_settings(self) -> None:
-        expect_one_of("solver", self.solver, SOLVERS)
+        expect_one_of("solver", self.solver, tuple(SOLVERS))
         expect_one_of("metric", self.metric, METRICS)
         expect_one_of("search", self.search, SEARCHES)
         expect_whole("n_neighbors", self.n_neighbors, 2)

@@ -1,10 +1,10 @@
-"""Error bars of T, the class prior and the noise rate, which know that triples share examples.
+"""Intervals for T, the class prior and the noise rate, for triples that share examples.
 
 The error of a maximum-likelihood estimate is the mean over centres of ``J^-1 score``, with J the
 Fisher information of one triple. Its variance is that of a mean of dependent terms. The classes
-of centres are independent, as examples are. Given the classes the labels are, so that only
-centres with a common example are dependent: by what the products of their scores have beyond the
-squared mean score of their class.
+of centres are independent, as examples are. Given the classes, labels are independent too, so
+only centres with a common example are dependent. Their covariance is the product of their scores
+less the squared mean score of their class.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.neighbors import given_neighbors
-from labelnoise.solvers import solve
-
-METHODS = ("sandwich", "bootstrap")
-
 _MOST_ENTRIES = 11_000  # their information matrix is 1 GB, and two of them are needed
 _ZERO_LABELS = 0.1  # an entry that stands for fewer labels than this is on the boundary
 _NEGLIGIBLE = 1e-6  # chance of a class
 _SINGULAR = 1e-9  # information left when the other entries are not known, over all of it
-_BOOTSTRAP_TOL = 1e-6  # gradient to stop at: far below the sampling error
+_ANY_ROW = 0.25  # variance of an entry about which nothing is known
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -50,12 +46,14 @@ class ConfidenceInterval:
     noise_rate: np.ndarray
     """(2,)"""
     method: str
-    """ "sandwich" or "bootstrap"; "independent": triples were taken to share no examples;
-    "information": of a refined T."""
+    """ "sandwich"; "independent": triples were taken to share no examples; "information": of a
+    refined T."""
     on_boundary: np.ndarray
     """(K, K) whether the estimate is 0, so that only the upper end says something."""
     caveat: str = ""
     """Why not to rely on the intervals, where there is a sign that they do not hold."""
+    variance: np.ndarray | None = None
+    """(K, K) variances of the entries of T; None where only the ends are known."""
 
     @property
     def condition(self) -> str:
@@ -71,6 +69,13 @@ class ConfidenceInterval:
             for name, value in vars(self).items()
         }
 
+    def transition_variance(self) -> np.ndarray:
+        """(K, K) variances of the entries of T, by the ends where they are all that is known."""
+        if self.variance is not None:
+            return self.variance
+        width: np.ndarray = np.ptp(self.transition_matrix, axis=0)
+        return (width / (2 * norm.ppf((1 + self.level) / 2))) ** 2
+
     @classmethod
     def from_dict(cls, content: dict[str, Any], n_classes: int) -> ConfidenceInterval:
         """Read what `to_dict` gave; a ValueError tells of what cannot be."""
@@ -84,12 +89,16 @@ class ConfidenceInterval:
             raise ValueError("the sizes of the intervals do not fit")
         if not all((low >= 0).all() and (low <= high).all() for low, high in ends.values()):
             raise ValueError("an interval ends before it begins")
+        variance = None if content.get("variance") is None else np.array(content["variance"], float)
+        if variance is not None and (variance.shape != (K, K) or not (variance >= 0).all()):
+            raise ValueError("the variances do not fit")
         return cls(
             float(content["level"]),
             **ends,
             method=str(content["method"]),
             on_boundary=boundary,
             caveat=str(content.get("caveat", "")),
+            variance=variance,
         )
 
     def __repr__(self) -> str:
@@ -107,9 +116,6 @@ def confidence_interval(
     neighbors: np.ndarray | None = None,
     center_weight: np.ndarray | None = None,
     level: float = 0.95,
-    method: str = "sandwich",
-    n_bootstrap: int = 200,
-    random_state: int | np.random.Generator | None = None,
 ) -> ConfidenceInterval:
     """Give intervals for the maximum-likelihood estimate of T and p.
 
@@ -123,11 +129,6 @@ def confidence_interval(
         What the consensus was counted from, see `Consensus.from_neighbors`. Without them triples
         are taken as independent, and if they are not, the intervals are too narrow.
     level : float, default=0.95
-    method : {"sandwich", "bootstrap"}, default="sandwich"
-        A formula, for up to about 100 classes, or `n_bootstrap` estimates from labels drawn anew.
-    n_bootstrap : int, default=200
-    random_state : int or Generator, optional
-        For "bootstrap".
 
     Notes
     -----
@@ -136,12 +137,9 @@ def confidence_interval(
     the number of examples in the class and b due to not knowing which they are. An entry
     estimated as 0 is no parameter (active set); its interval is [0, t] with the b that it would
     have as one. With b = 0, t is near ``z^2 / n``, where the "rule of three" says ``3 / n``. For p
-    and the noise rate b = 0. Where two rows of T are nearly alike, intervals are too narrow, and
-    so is that of the noise rate under heavy noise, as its estimate has a bias.
-
-    The bootstrap draws one uniform number for each example, and each centre's class turns it into
-    a label by its row of T: triples follow the model, and agree where they share an example. The
-    sizes of the classes are drawn too.
+    and the noise rate b = 0. Where two rows of T are nearly equal, intervals are too narrow, and
+    so is that of the noise rate under heavy noise, as its estimate has a bias. There is a limit of
+    about 100 classes.
 
     Examples
     --------
@@ -151,44 +149,22 @@ def confidence_interval(
     14.5% to 15.5% of the labels are wrong (0.95, independent)
     """
     T, p = np.asarray(transition_matrix, float), np.asarray(class_prior, float)
-    K, whole = consensus.n_classes, isinstance(n_bootstrap, int | np.integer)
+    K = consensus.n_classes
     for right, rule, value in (
         (T.shape == (K, K) and p.shape == (K,), f"T and p of {K} classes", (T.shape, p.shape)),
         (isinstance(level, float) and 0 < level < 1, "a level between 0 and 1", level),
-        (method in METHODS, f"method to be one of {METHODS}", method),
-        (whole and n_bootstrap > 1, "n_bootstrap to be a whole number > 1", n_bootstrap),
     ):
         if not right:
             raise LabelNoiseError(f"Expected {rule}, but {value!r} was given")
-    if labels is None and neighbors is None and center_weight is None and method == "sandwich":
+    if labels is None and neighbors is None and center_weight is None:
         centres, name = _Centres.independent(consensus), "independent"
     else:
-        centres, name = _Centres.of(consensus, labels, neighbors, center_weight), method
+        centres, name = _Centres.of(consensus, labels, neighbors, center_weight), "sandwich"
     estimate = _Estimate(centres, T, p)
-    if method == "sandwich":
-        # More threads gain little, and lose much on a busy machine.
-        with threadpool_limits(1, "blas"):
-            variance = _sandwich(centres, estimate)
-    else:
-        variance = _bootstrap(centres, estimate, n_bootstrap, np.random.default_rng(random_state))
+    # More threads gain little, and lose much on a busy machine.
+    with threadpool_limits(1, "blas"):
+        variance = _sandwich(centres, estimate)
     return estimate.interval(variance, level, name)
-
-
-def non_overlapping(neighbors: np.ndarray) -> np.ndarray:
-    """Choose centres whose triples share no example, as many as one pass finds.
-
-    A centre is taken if neither it nor one of its neighbours (N, k) belongs to one taken before.
-    These are the paper's independent triples; to count them alone, give `Consensus` a
-    ``center_weight`` of 1 for them and 0 for the others.
-    """
-    free = [True] * len(neighbors)
-    chosen = []
-    for centre, around in enumerate(neighbors.tolist()):
-        if free[centre] and all(free[one] for one in around):
-            chosen.append(centre)
-            for one in (centre, *around):
-                free[one] = False
-    return np.array(chosen, np.intp)
 
 
 @dataclass(frozen=True)
@@ -201,8 +177,6 @@ class _Centres:
     squares: np.ndarray  # (n,) the sum of their squared weights
     uses: sp.csr_array  # (N, n) weight of each example in a centre; in many, its quadratic mean
     shared: sp.csr_array  # (n, n) 1 where two different centres have an example in common
-    members: Any = None  # (n, k + 1) row numbers of the centre and its neighbours
-    labels: Any = None  # (N,) of all examples
 
     @classmethod
     def independent(cls, consensus: Consensus) -> _Centres:
@@ -216,8 +190,8 @@ class _Centres:
     def of(cls, consensus: Consensus, labels: Any, neighbors: Any, center_weight: Any) -> _Centres:
         if labels is None or neighbors is None:
             raise LabelNoiseError(
-                "Expected both labels and neighbors, which the bootstrap and center_weight need, "
-                "but one of them is None"
+                "Expected both labels and neighbors, which belong together, but "
+                "one of them is None"
             )
         labels, n, K = np.asarray(labels), len(labels), consensus.n_classes
         k = np.shape(neighbors)[1] if np.ndim(neighbors) == 2 else 2
@@ -244,7 +218,7 @@ class _Centres:
         shared.eliminate_zeros()
         shared.data[:] = 1
         triples, holds = _triples_of(labels[members], K)
-        return cls(triples, holds, weight, weight**2, uses.tocsr(), shared, members, labels)
+        return cls(triples, holds, weight, weight**2, uses.tocsr(), shared)
 
     @property
     def size(self) -> float:
@@ -298,7 +272,11 @@ class _Estimate:
         prior[:, self.present] = ends[:, :-1]
         boundary = np.zeros((K, K), bool)
         boundary[self.present] = self.boundary.T
-        return ConfidenceInterval(level, matrix, prior, ends[:, -1], method, boundary)
+        of_T = np.full((K, K), _ANY_ROW)
+        of_T[self.present] = variance[:n].reshape(K, r).T
+        return ConfidenceInterval(
+            level, matrix, prior, ends[:, -1], method, boundary, variance=of_T
+        )
 
 
 def _sandwich(centres: _Centres, estimate: _Estimate) -> np.ndarray:
@@ -369,15 +347,15 @@ def _inverse_information(
     """J^-1 of the free entries, and the information of each fixed one, freed by itself."""
     if theta.size > _MOST_ENTRIES:
         raise LabelNoiseError(
-            f"Expected at most {_MOST_ENTRIES} entries of T with method = 'sandwich', but there "
-            f"are {theta.size}: use method = 'bootstrap'"
+            f"Expected at most {_MOST_ENTRIES} entries of T for intervals, but there "
+            f"are {theta.size}: merge classes, or leave intervals out"
         )
-    J = _information(theta)
+    J = information(theta)
     factor, failed = lapack.dpotrf(J[np.ix_(free, free)].T, lower=1, overwrite_a=1)
     if failed or (factor.diagonal() ** 2 < _SINGULAR * J.diagonal()[free]).any():
         raise LabelNoiseError(
-            "Expected triples that tell the rows of T apart, but two rows are alike: merge the "
-            "classes that are labelled alike"
+            "Expected triples that tell the rows of T apart, but two rows are equal: merge the "
+            "classes that are labelled in the same way"
         )
     explained = solve_triangular(factor, J[np.ix_(free, fixed)], lower=True)
     alone = J.diagonal()[fixed] - (explained**2).sum(axis=0)
@@ -388,7 +366,7 @@ def _inverse_information(
     return inverse, alone
 
 
-def _information(theta: np.ndarray) -> np.ndarray:
+def information(theta: np.ndarray) -> np.ndarray:
     """(Kr, Kr) Fisher information of theta (K, r) in one triple: ``sum over abc of dq dq' / q``.
 
     With ``G[i, k] = sum_c theta[c, i] theta[c, k] / q(a, b, c)``, derivatives by different members
@@ -404,39 +382,6 @@ def _information(theta: np.ndarray) -> np.ndarray:
         J[a] = 6 * (G * theta[a]).transpose(1, 0, 2)
         J[a, :, a] += 3 * np.einsum("bik,bk->ik", G, theta)
     return J.reshape(K * r, K * r)
-
-
-def _bootstrap(
-    centres: _Centres, estimate: _Estimate, repeats: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Mean squared errors of the estimate's `values` when labels are drawn anew."""
-    weight, members, n = centres.weight, centres.members, round(centres.size)
-    # A centre's class is the likeliest by the labels of all whose triples touch its own.
-    touching = sp.csr_array((centres.shared + sp.eye_array(len(weight))) @ centres.uses.T)
-    touching.data[:] = 1
-    log_T = np.log(estimate.interior)[centres.labels]
-    classes = (touching @ log_T + np.log(estimate.p)).argmax(axis=1)
-    share = np.bincount(classes, weight, len(estimate.p)) / weight.sum()
-    cumulated = np.cumsum(estimate.T, axis=0)
-    cumulated[-1] = 1
-    truth = estimate.values(*estimate.full)
-    squares = np.zeros_like(truth)
-    for _ in range(repeats):
-        uniform = rng.random(len(centres.labels))[members]
-        labels = np.empty_like(members)
-        for i in range(len(estimate.p)):
-            mine = classes == i
-            labels[mine] = np.searchsorted(cumulated[:, i], uniform[mine], side="right")
-        labels[centres.labels[members] < 0] = -1
-        triples, holds = _triples_of(labels, len(cumulated))
-        sizes = rng.multinomial(n, estimate.p / estimate.p.sum()) / n
-        drawn = weight * (sizes / np.maximum(share, 1e-300))[classes] @ holds
-        consensus = Consensus(triples, drawn, len(cumulated), n)
-        found = solve(consensus, start=estimate.full, tol=_BOOTSTRAP_TOL)
-        squares += (estimate.values(found.transition_matrix, found.class_prior) - truth) ** 2
-    # The boundary leaves one side of an error, and half of its square.
-    squares[: estimate.T.size] *= np.where(estimate.boundary.ravel(), 2, 1)
-    return squares / repeats
 
 
 def _triples_of(labels: np.ndarray, K: int) -> tuple[np.ndarray, sp.csr_array]:

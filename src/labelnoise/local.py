@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.stats import binom, norm
 from sklearn.utils.validation import check_is_fitted
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import Stored, expect_one_of, expect_whole, source_numbers, warn_of
 from labelnoise._labels import encode_labels
-from labelnoise.hoc import ManyMatrices, Progress
+from labelnoise.diagnostics import Diagnostics, Finding
+from labelnoise.hoc import HOC, ManyMatrices, Progress
 from labelnoise.neighbors import METRICS, Points, nearest_neighbors
 from labelnoise.scores import transition_error, true_transition_matrix
-from labelnoise.solvers.batch import Batch, solve_batch, solve_batch_paper
+from labelnoise.solvers.local import LocalProblems, half_priors, solve_local, solve_local_paper
 
 _PAPER = {
     "cifar10": {
@@ -35,16 +38,21 @@ _PAPER = {
     },
 }
 _SOLVERS = ("likelihood", "paper")
-_BATCH_BYTES = 2**28  # of one array over local problems, all first labels and all pairs
+_BATCH_BYTES = 2**28  # of the largest array that holds all problems solved together
+_SURE = 3.0  # standard errors between the inner and the outer half of a local data set
+_BY_CHANCE = 0.001  # that so many local data sets differ where none does
+_NEARLY_SINGULAR = 0.05
+_PRESENT = 10  # examples of a class in a local data set, for its row to be judged
 
 
 class LocalHOC(ManyMatrices):
     """Estimate a transition matrix for each of many neighbourhoods of the data.
 
-    Noise that depends on the example is nearly the same for examples that are alike. Around a
-    random example that is not yet covered, its `local_size` nearest form a local data set, and
-    so on; HOC runs on each. A neighbourhood holds few classes, and says nothing of the rows of
-    the others: each row is blended with that of the global T by how much of its class there is.
+    Noise that depends on the example is nearly the same for similar examples. A random example
+    that no local data set holds yet becomes a centre, and its `local_size` nearest form a local
+    data set. HOC runs on each. A neighbourhood holds few classes, and says nothing about the
+    rows of the others. So each row is blended with that of the global T, by the local share of
+    its class.
 
     Parameters
     ----------
@@ -54,7 +62,8 @@ class LocalHOC(ManyMatrices):
     local_size : int, default=250
         How many nearest examples a centre brings along.
     solver : {"likelihood", "paper"}, default="likelihood"
-        The likelihood starts from the global T; "paper" is the sum of norms, by Adam. All local
+        The likelihood starts from the global T. "paper" is the sum of norms, by 501 steps of
+        Adam from the public code's start, and blends with the T of `HOC.paper`. All local
         problems are solved together.
     n_rounds, sample_size : int, optional
         Count as the paper does, in random samples of each local data set with neighbours inside
@@ -79,12 +88,16 @@ class LocalHOC(ManyMatrices):
     global_ : HOC
         The estimate from all data.
     classes_ : array of shape (K,)
+    diagnostics_ : Diagnostics
+        "coverage": how many examples the local data sets hold. "noise clusterability": whether
+        labels near a centre are wrong as often as those further away. "local conditions": in how
+        many local data sets T is non-singular and informative (Corollary 1).
 
     Notes
     -----
-    Not for noise that is the same everywhere, nor where a few hundred examples are too few to tell
-    a local matrix from the global one: in benchmarks/results/local.md the global T is nearer to
-    the local truth in seven cases of eight.
+    Not for noise that is the same everywhere, nor where a few hundred examples are too few to
+    distinguish a local matrix from the global one: in benchmarks/results/local.md the global T
+    is nearer to the local truth in seven cases of eight.
 
     Examples
     --------
@@ -172,32 +185,55 @@ class LocalHOC(ManyMatrices):
                 f"{self.local_size}, and there are {len(rows)}"
             )
         X, labels = (X if len(rows) == n else X[rows]), labels[rows]
-        found = nearest_neighbors(
-            X,
-            2,
-            self.metric,
-            sources=None if source is None else source[rows],
-            progress=None if progress is None else lambda *at: progress("neighbors", *at),
-        )
-        self.global_ = self._solve_global(labels, found.indices, classes, notes)
-        warn_of(self.global_.diagnostics_)
+        source = None if source is None else source[rows]
+        inside = None if self.n_rounds is None else np.empty((0, 3), np.intp)
+        if inside is None:
+            step = None if progress is None else lambda *at: progress("neighbors", *at)
+            near = nearest_neighbors(X, 2, self.metric, sources=source, progress=step).indices
+            inside = np.column_stack([np.arange(len(X)), near])
+        self.global_ = self._fit_global(X, labels, inside[:, 1:], classes, notes)
 
         rng = np.random.default_rng(self.random_state)
         points = Points(X, self.metric)
-        members, first = self._cover(points, rng)
+        members, nearer, first = self._cover(points, rng)
         if self.n_rounds is None:
-            which = np.repeat(np.arange(self.n_local), members.shape[1])
-            centre = members.ravel()
-            triples = labels[np.column_stack([centre, found.indices[centre]])]
+            around = inside[members]
+            which, triples = np.repeat(np.arange(self.n_local), members.shape[1]), labels[around]
+            triples = triples.reshape(-1, 3)
         else:
-            which, triples = self._rounds(points, members, labels, rng)
+            around, which, triples = self._rounds(points, members, labels, rng)
         T, p = self._solve(which, triples, K, rng)
         self.transition_matrices_ = blend(T, p, self.global_.transition_matrix_, self.zeta)
         self.classes_, self.class_priors_ = classes, p
         self.members_ = rows[members]
         self.assignment_ = np.full(n, -1)
         self.assignment_[rows] = first
+        self.diagnostics_ = Diagnostics(
+            (
+                check_coverage(self.assignment_, self.n_local, self.local_size),
+                check_noise_clusterability(labels, around, nearer, T),
+                check_local_conditions(T, p, self.local_size),
+            )
+        )
         return self
+
+    def _fit_global(
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        neighbors: np.ndarray,
+        classes: np.ndarray,
+        notes: list[Finding],
+    ) -> HOC:
+        """The T of all data: of `HOC.paper` where the paper's procedure is asked for."""
+        if self.n_rounds is not None and self.solver == "paper":
+            est = HOC.paper(metric=self.metric, classes=classes, random_state=self.random_state)
+            return est.fit(X, classes[labels])
+        if self.n_rounds is not None:
+            neighbors = nearest_neighbors(X, 2, self.metric).indices
+        est = self._solve_global(labels, neighbors, classes, notes)
+        warn_of(est.diagnostics_)
+        return est
 
     def transition_for(self, index: Any) -> np.ndarray:
         """Give the T of an example, (K, K), or of several, (n, K, K), by row number.
@@ -232,10 +268,13 @@ class LocalHOC(ManyMatrices):
         if not self.sparsity >= 0:
             raise LabelNoiseError(f"Expected sparsity >= 0, but sparsity = {self.sparsity}")
 
-    def _cover(self, points: Points, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Members of each local data set (L, M + 1), and the first that each example is in."""
+    def _cover(
+        self, points: Points, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Members of each local data set (L, M + 1), which half is nearer, each example's first."""
         n = len(points.X)
         members = np.empty((self.n_local, self.local_size + 1), np.intp)
+        nearer = np.empty(members.shape, bool)
         first = np.full(n, -1)
         out = np.empty((1, n), np.float32)
         for number in range(self.n_local):
@@ -244,10 +283,12 @@ class LocalHOC(ManyMatrices):
             scores = points.scores(slice(centre, centre + 1), slice(0, n), out)[0]
             scores[centre] = -np.inf
             nearest = np.argpartition(-scores, self.local_size)[: self.local_size]
+            scores[centre] = np.inf
             members[number, 0], members[number, 1:] = centre, np.sort(nearest)
             inside = members[number]
+            nearer[number] = scores[inside] >= np.median(scores[inside])
             first[inside] = np.where(first[inside] < 0, number, first[inside])
-        return members, first
+        return members, nearer, first
 
     def _rounds(
         self,
@@ -255,60 +296,62 @@ class LocalHOC(ManyMatrices):
         members: np.ndarray,
         labels: np.ndarray,
         rng: np.random.Generator,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Triples inside random samples of each local data set, and the set each is of."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Triples inside random samples of each local data set, and the set each belongs to.
+
+        Before them each member (L, M + 1, 3) with its two nearest in the local data set.
+        """
         assert self.n_rounds is not None
         assert self.sample_size is not None
         size = members.shape[1]
-        triples = np.empty((self.n_local, self.n_rounds, self.sample_size, 3), np.intp)
+        triples = np.empty((self.n_local, self.n_rounds, self.sample_size, 3), np.int32)
+        around = np.empty((*members.shape, 3), np.intp)
         for number, inside in enumerate(members):
             local = Points(points.X[inside], self.metric)
             out = np.empty((size, size), np.float32)
             scores = local.scores(slice(0, size), slice(0, size), out)
             np.fill_diagonal(scores, -np.inf)
+            around[number] = inside[_two_best(scores.copy())]
             for round_ in range(self.n_rounds):
                 sample = rng.choice(size, self.sample_size, replace=False)
-                among = scores[np.ix_(sample, sample)]
-                place = np.arange(self.sample_size)
-                one = among.argmax(axis=1)
-                among[place, one] = -np.inf
-                two = among.argmax(axis=1)
-                triples[number, round_] = np.column_stack(
-                    [labels[inside[sample[at]]] for at in (place, one, two)]
-                )
+                near = _two_best(scores[np.ix_(sample, sample)])
+                triples[number, round_] = labels[inside[sample[near]]]
         which = np.repeat(np.arange(self.n_local), self.n_rounds * self.sample_size)
-        return which, triples.reshape(-1, 3)
+        return around, which, triples.reshape(-1, 3)
 
     def _solve(
         self, which: np.ndarray, triples: np.ndarray, K: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """T (L, K, K) and p (L, K) of the local problems, as many at a time as memory allows."""
-        at_once = max(1, _BATCH_BYTES // (8 * K * K * (K + 1) // 2))
+        each = max(K * min(K * (K + 1) // 2, len(triples) // self.n_local), K * K)
+        at_once = max(1, _BATCH_BYTES // (8 * each))
         parts = []
         for begin in range(0, self.n_local, at_once):
             count = min(at_once, self.n_local - begin)
             mine = (which >= begin) & (which < begin + count)
-            number, part = which[mine] - begin, triples[mine]
-            batch = Batch(number, part, count, K)
+            problems = LocalProblems(which[mine] - begin, triples[mine], count, K)
             if self.solver == "paper":
-                at = number * K + part[:, 0]
-                c1 = np.bincount(at, minlength=count * K)
-                pairs = np.concatenate([at * K + part[:, 1], at * K + part[:, 2]])
-                c2 = np.bincount(pairs, minlength=count * K * K)
-                size = batch.sizes
-                parts.append(
-                    solve_batch_paper(
-                        batch,
-                        c1.reshape(count, K) / size[:, None],
-                        c2.reshape(count, K, K) / (2 * size[:, None, None]),
-                        rng,
-                        sparse=self.sparsity > 0,
-                    )
-                )
+                parts.append(solve_local_paper(problems, rng, sparse=self.sparsity > 0))
             else:
                 start = (self.global_.transition_matrix_, self.global_.class_prior_)
-                parts.append(solve_batch(batch, *start, self.sparsity))
+                parts.append(solve_local(problems, *start, self.sparsity))
         return np.concatenate([T for T, _ in parts]), np.concatenate([p for _, p in parts])
+
+    def __str__(self) -> str:
+        if not hasattr(self, "transition_matrices_"):
+            return repr(self)
+        return (
+            f"{self.global_.noise_rate_:.1%} of the labels are wrong by the global T, beside "
+            f"{len(self.members_)} local ones.\n{self.diagnostics_}"
+        )
+
+
+def _two_best(scores: np.ndarray) -> np.ndarray:
+    """(m, 3) each row's own number and its two columns with the highest scores, which are lost."""
+    place = np.arange(len(scores))
+    one = scores.argmax(axis=1)
+    scores[place, one] = -np.inf
+    return np.column_stack([place, one, scores.argmax(axis=1)])
 
 
 def blend(
@@ -321,6 +364,99 @@ def blend(
     """
     weight = np.maximum(zeta - local_prior, 0)[:, :, None]
     return (1 - weight) * local + weight * overall
+
+
+def check_coverage(assignment: np.ndarray, n_local: int, local_size: int) -> Finding:
+    """How many examples the local data sets hold: the paper's (H, M)-coverage."""
+    held, n = int((assignment >= 0).sum()), len(assignment)
+    rest = "" if held == n else f"; the other {n - held:,} take the global T"
+    return Finding(
+        "coverage",
+        True,
+        held / n,
+        f"({n_local}, {local_size})-coverage: the local data sets hold {held:,} of {n:,} examples "
+        f"({held / n:.1%}){rest}.",
+    )
+
+
+def check_noise_clusterability(
+    labels: np.ndarray, around: np.ndarray, nearer: np.ndarray, T: np.ndarray
+) -> Finding:
+    """Whether T is the same throughout each local data set: M-NN noise clusterability.
+
+    The labels of a member's two neighbours predict its class. If T is the same throughout, its
+    own label is right as often as that predicts, in the inner and in the outer half of the
+    local data set. The difference of the halves is compared with its standard error, which
+    counts pairs of triples that share an example.
+
+    Parameters
+    ----------
+    labels : int array of shape (N,)
+    around : int array of shape (L, M + 1, 3)
+        Row numbers of each member and its two neighbours.
+    nearer : bool array of shape (L, M + 1)
+        Whether the member is in the half nearer to the centre.
+    T : array of shape (L, K, K)
+        Of each local data set, not blended.
+    """
+    L, size, _ = around.shape
+    score = np.empty(L)
+    for number in range(L):
+        triples, inner = labels[around[number]], nearer[number]
+        p = half_priors(triples, inner, T[number])
+        columns = T[number].T
+        share = p[inner.astype(int)] * columns[triples[:, 1]] * columns[triples[:, 2]]
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+        own = share[np.arange(size), triples[:, 0]]
+        excess = own - (share * (share @ T[number])).sum(axis=1)
+        effect = np.where(inner, excess / max(inner.sum(), 1), -excess / max((~inner).sum(), 1))
+        _, example = np.unique(around[number], return_inverse=True)
+        holds = sp.csr_array(
+            (np.ones(3 * size), example.ravel(), np.arange(0, 3 * size + 1, 3))
+        )
+        shared = holds @ holds.T
+        shared.data[:] = 1
+        mean = effect - np.where(inner, effect[inner].mean(), effect[~inner].mean())
+        variance = max(float(mean @ (shared @ mean)), float(mean @ mean))
+        score[number] = effect.sum() / max(variance**0.5, 1e-300)
+    differ = int((np.abs(score) > _SURE).sum())
+    expected = L * 2 * norm.sf(_SURE)
+    ok = differ <= binom.isf(_BY_CHANCE, L, 2 * norm.sf(_SURE))
+    return Finding(
+        "noise clusterability",
+        bool(ok),
+        differ / L,
+        f"In {differ} of {L} local data sets, labels near the centre are wrong clearly more or "
+        f"less often than labels further away (chance gives {expected:.1f})"
+        + ("." if ok else ": T changes within them, so use a smaller local_size."),
+    )
+
+
+def check_local_conditions(T: np.ndarray, p: np.ndarray, local_size: int) -> Finding:
+    """In how many local data sets T meets the conditions of the paper's Corollary 1.
+
+    Among the classes with at least ten examples, rows of T must be independent (non-singular) and have
+    their maximum on the diagonal (informative). That neighbours share their class is a condition,
+    too, which labels alone do not show.
+    """
+    met = 0
+    for matrix, prior in zip(T, p, strict=True):
+        there = np.flatnonzero(prior * (local_size + 1) >= _PRESENT)
+        rows = matrix[there]
+        values = np.linalg.svd(rows, compute_uv=False)
+        met += bool((values > _NEARLY_SINGULAR).all() and (rows.argmax(axis=1) == there).all())
+    failed = len(T) - met
+    return Finding(
+        "local conditions",
+        failed == 0,
+        met / len(T),
+        f"Corollary 1: T is non-singular and informative in {met} of {len(T)} local data sets"
+        + (
+            "."
+            if not failed
+            else f"; in the other {failed} some rows are guesses: use a larger local_size."
+        ),
+    )
 
 
 def local_errors(est: LocalHOC, clean: Any, y: Any) -> np.ndarray:

@@ -1,36 +1,30 @@
-"""Soft clusterability: neighbours that are sometimes of another class than the example.
+"""What label triples say for and against soft clusterability.
 
-With ``S[i, j] = P(neighbour's clean class = j | own clean class = i)`` the neighbours' labels
-follow ``M = S T`` instead of T, and a triple occurs with probability
-``c3[a, b, c] = sum_i p[i] T[i, a] M[i, b] M[i, c]`` (appendix of the paper). S may be given, may
-be one number e off the diagonal, or may be estimated: three views of two kinds still identify T
-and M (Kruskal), *if* the two neighbours err independently of each other. Neighbours in a real
-representation do not: all three sit in one place, and where classes overlap they err together.
-`check_soft` and `check_ranks` say what the labels can say about that, and where they cannot tell.
-A given S is worth far more than an estimated one: see benchmarks/results/soft.md.
+`solve_soft` rests on the two neighbours erring independently of each other, given the centre's
+class. In a real representation they do not: all three lie in one place, and where classes
+overlap they err together. `check_soft` and `check_ranks` say what the labels can say about that,
+and where they cannot tell. A given S is worth far more than an estimated one: see
+benchmarks/results/soft.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import Finding
-from labelnoise.solvers import Solution, class_order, solve
 from labelnoise.solvers.soft import (
     SoftFit,
-    SoftModel,
-    draw_soft_triples,
-    even_confusion,
-    fit_soft,
+    SoftSolution,
+    one_number,
+    pattern_chance,
     refit_soft,
+    soft_consensus,
+    solve_soft,
     triple_chance,
 )
+from labelnoise.solvers.triples import divergence_of_counts
 
 __all__ = [
     "SoftSolution",
@@ -41,151 +35,9 @@ __all__ = [
     "solve_soft",
 ]
 
-_LARGEST_CLASS_COUNT = 100  # dense, O(K^4) a step: half a minute here
-_ROW_SUM_TOLERANCE = 1e-6
 _FREE = 1e-6  # a probability below this is on the boundary, and not a free parameter
 _SURE = 3.0  # standard deviations from which a difference is taken for real
-_SIMULATIONS = 5
-_RATE_SIMULATIONS = 16
-
-
-@dataclass(frozen=True)
-class SoftSolution(Solution):
-    """What `solve_soft` found: T and p as of any solver, and S."""
-
-    S: np.ndarray
-    """(K, K) ``S[i, j]``, the chance that a neighbour of a true i is a true j; rows sum to 1."""
-    kind: str
-    """How S came about: "given", "one number" (estimated) or "estimate"."""
-    plain: Solution
-    """What plain HOC, with S = I, finds in the same triples."""
-
-    @property
-    def neighbor_matrix(self) -> np.ndarray:
-        """(K, K) ``S T``: the chance that a neighbour of a true i is labelled j."""
-        return self.S @ self.transition_matrix
-
-
-def one_number(e: float, n_classes: int) -> np.ndarray:
-    """Give the (K, K) matrix S with e off the diagonal and ``1 - (K - 1) e`` on it.
-
-    Examples
-    --------
-    >>> one_number(0.125, 3)
-    array([[0.75 , 0.125, 0.125],
-           [0.125, 0.75 , 0.125],
-           [0.125, 0.125, 0.75 ]])
-    """
-    if not 0 <= e < 1 / n_classes:
-        raise LabelNoiseError(
-            f"Expected S as one number e to be 0 <= e < 1/K = {1 / n_classes:.4g}, the chance "
-            f"that a neighbour is of a given other class, but e = {e}: from 1/K on neighbours "
-            f"say nothing of the class"
-        )
-    return even_confusion(e, n_classes)
-
-
-def soft_consensus(
-    transition_matrix: np.ndarray, class_prior: np.ndarray, S: np.ndarray, n_centers: int = 1
-) -> Consensus:
-    """Give the exact consensus of (T, p, S): every triple, weighted by its probability."""
-    K = len(class_prior)
-    chance = triple_chance(transition_matrix, class_prior, S @ transition_matrix)
-    b, c = np.triu_indices(K)
-    triples = np.column_stack(
-        [np.repeat(np.arange(K), len(b)), np.tile(b, K), np.tile(c, K)]
-    ).astype(np.int32)
-    weights = chance.reshape(K, K, K)[:, b, c] * np.where(b == c, 1.0, 2.0)
-    return Consensus(triples, weights.ravel() * n_centers, K, n_centers)
-
-
-def solve_soft(
-    consensus: Consensus, S: Any = "estimate", *, tol: float | None = None
-) -> SoftSolution:
-    """Find T and p, and S unless it is given, that explain a consensus.
-
-    Parameters
-    ----------
-    consensus : Consensus
-        At most 100 labels may occur in it: the computation is dense, and takes a fraction of a
-        second with 10 labels and half a minute with 100.
-    S : (K, K) array, float, "one number" or "estimate", default="estimate"
-        ``S[i, j] = P(neighbour's clean class = j | own clean class = i)``, rows sum to 1.
-        A float e stands for `one_number(e, K)`; 0 is plain HOC. "one number" estimates e, and
-        "estimate" all of S, beside T.
-    tol : float, optional
-        Largest component of the gradient to stop at. By default the solver stops when going on
-        would not matter beside the sampling error.
-
-    Returns
-    -------
-    SoftSolution
-        With the classes in the order in which `solve` puts them, except that a given matrix S
-        fixes the order itself.
-
-    Notes
-    -----
-    Maximises the likelihood of ``c3[a, b, c] = sum_i p[i] T[i, a] (S T)[i, b] (S T)[i, c]``,
-    where a is the centre's label, over T, p and the free part of S, by EM from several starts
-    and then L-BFGS. What T owes to S rests on the two neighbours erring independently given the
-    centre's class; see `check_soft`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> T = np.array([[0.8, 0.2], [0.1, 0.9]])
-    >>> exact = soft_consensus(T, np.array([0.5, 0.5]), one_number(0.1, 2))
-    >>> found = solve_soft(exact, "one number", tol=1e-12)
-    >>> found.transition_matrix.round(4)
-    array([[0.8, 0.2],
-           [0.1, 0.9]])
-    >>> found.S.round(4)
-    array([[0.9, 0.1],
-           [0.1, 0.9]])
-    """
-    kind, given = _checked_S(S, consensus.n_classes)
-    counted = consensus.triples[consensus.weights > 0]
-    occurring = np.bincount(counted.ravel(), minlength=consensus.n_classes) > 0
-    labels = np.flatnonzero(occurring)
-    K = len(labels)
-    if K > _LARGEST_CLASS_COUNT:
-        raise LabelNoiseError(
-            f"Expected at most {_LARGEST_CLASS_COUNT} labels for soft clusterability, whose "
-            f"computation is dense, but {K} occur: use plain HOC, or merge classes"
-        )
-    plain = solve(consensus)
-    number = np.cumsum(occurring) - 1
-    weights = consensus.weights[consensus.weights > 0]
-    inner = Consensus(number[counted], weights, K, consensus.n_centers)
-    if given is not None:
-        # Among the classes whose labels occur; its diagonal is positive, so rows have a sum.
-        given = given[np.ix_(labels, labels)]
-        given = given / given.sum(axis=1, keepdims=True)
-    with threadpool_limits(1, "blas"):
-        start = plain.transition_matrix[np.ix_(labels, labels)]
-        best = fit_soft(inner, start, kind, given, tol)
-    T, p, found = best.T, best.p, best.S
-    # A given matrix S says which class is which, unless it treats all alike.
-    if given is None or np.allclose(given, even_confusion(given[0, 1], K)):
-        order = class_order(T, p)
-        T, p, found = T[order], p[order], found[np.ix_(order, order)]
-
-    full_T, full_S = np.eye(consensus.n_classes), np.eye(consensus.n_classes)
-    full_p = np.zeros(consensus.n_classes)
-    full_T[np.ix_(labels, labels)], full_p[labels] = T, p
-    full_S[np.ix_(labels, labels)] = found
-    return SoftSolution(
-        transition_matrix=full_T,
-        class_prior=full_p,
-        divergence=best.divergence,
-        occurring=occurring,
-        steps=best.steps,
-        converged=best.converged,
-        start=best.start,
-        S=full_S,
-        kind=kind,
-        plain=plain,
-    )
+_SIMULATIONS = 16
 
 
 def check_soft(consensus: Consensus, solution: SoftSolution, overlap: float = 1.0) -> list[Finding]:
@@ -283,29 +135,28 @@ def _among_occurring(solution: SoftSolution) -> SoftFit:
 
 def _simulated_rate(solution: SoftSolution, n: int) -> tuple[float, float, float]:
     """Noise rate of a solution with S estimated, and its bias and variance with n triples."""
-    fit, rng = _among_occurring(solution), np.random.default_rng(0)
-    rates = []
+    fit, rng, rates = _among_occurring(solution), np.random.default_rng(0), []
+    exact = soft_consensus(fit.T, fit.p, fit.S)
     with threadpool_limits(1, "blas"):
-        for _ in range(_RATE_SIMULATIONS):
-            drawn = Consensus.from_labels(draw_soft_triples(fit, n, rng), len(fit.p))
-            again = refit_soft(drawn, fit)
+        for _ in range(_SIMULATIONS):
+            again = refit_soft(_drawn(exact, n, rng), fit)
             rates.append(1 - again.p @ np.diag(again.T))
     rate = float(1 - fit.p @ np.diag(fit.T))
     return rate, float(np.mean(rates)) - rate, float(np.var(rates, ddof=1))
 
 
+def _drawn(exact: Consensus, n: int, rng: np.random.Generator) -> Consensus:
+    """Counts of n triples of an exact consensus."""
+    counts = rng.multinomial(n, exact.frequencies).astype(float)
+    return Consensus(exact.triples, counts, exact.n_classes, n)
+
+
 def _fit_finding(consensus: Consensus, solution: SoftSolution, overlap: float) -> Finding:
     n = max(int(consensus.n_centers / overlap), 1)
-    inner, rng = _among_occurring(solution), np.random.default_rng(0)
+    inner = _among_occurring(solution)
     T, p, S = inner.T, inner.p, inner.S
-    chance = triple_chance(T, p, S @ T)
-    drawn = [
-        SoftModel(Consensus.from_labels(draw_soft_triples(inner, n, rng), len(p))).divergence(
-            chance
-        )
-        for _ in range(_SIMULATIONS)
-    ]
-    mean, deviation = float(np.mean(drawn)), float(np.std(drawn, ddof=1))
+    chance = pattern_chance(triple_chance(T, p, S @ T))
+    mean, deviation = divergence_of_counts(chance, chance, n)
     # Each parameter that was free to move takes up half a unit of log-likelihood.
     free = np.count_nonzero(T > _FREE) - 1
     if solution.kind == "estimate":
@@ -364,57 +215,3 @@ def _evidence_finding(consensus: Consensus, overlap: float) -> Finding:
         f"share the class, or all three err together, and then T takes their confusion for label "
         f"noise: triples alone cannot say which.",
     )
-
-
-def _checked_S(S: Any, K: int) -> tuple[str, np.ndarray | None]:
-    """The kind of S, and the matrix if it is given."""
-    if isinstance(S, str):
-        if S not in ("one number", "estimate"):
-            raise LabelNoiseError(
-                f"Expected S to be a number, a matrix, 'one number' or 'estimate', but S = {S!r}"
-            )
-        return S, None
-    try:
-        matrix = np.asarray(S, float)
-    except (TypeError, ValueError) as error:
-        raise LabelNoiseError(
-            f"Expected S to be a number, a matrix, 'one number' or 'estimate', but it cannot be "
-            f"read as numbers: {error}"
-        ) from error
-    if matrix.ndim == 0:
-        return "given", one_number(float(matrix), K)
-    if matrix.shape != (K, K):
-        raise LabelNoiseError(
-            f"Expected S of shape ({K}, {K}), a row and a column for each class, but its shape "
-            f"is {matrix.shape}"
-        )
-    sums = matrix.sum(axis=1)
-    if not (matrix >= 0).all() or not (np.abs(sums - 1) <= _ROW_SUM_TOLERANCE).all():
-        row = int(np.argmax((matrix < 0).any(axis=1) | ~(np.abs(sums - 1) <= _ROW_SUM_TOLERANCE)))
-        raise LabelNoiseError(
-            f"Expected the rows of S to be probabilities that sum to 1 (S[i, j] is the chance "
-            f"that a neighbour of a true i is a true j), but row {row} is "
-            f"{np.round(matrix[row], 4).tolist()}: is S transposed, or not normalised?"
-        )
-    others = (matrix - np.diag(np.diag(matrix))).max(axis=1)
-    weak = np.flatnonzero(np.diag(matrix) <= others)
-    if len(weak):
-        raise LabelNoiseError(
-            f"Expected the largest entry of each row of S on its diagonal (with one number e: "
-            f"e < 1/K), but S[{weak[0]}, {weak[0]}] = {matrix[weak[0], weak[0]]:.4g} and another "
-            f"entry of the row is {others[weak[0]]:.4g}: such neighbours do not tell the class"
-        )
-    return "given", matrix / sums[:, None]
-
-
-def _among(S: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """S among the classes whose labels occur; its diagonal is positive, so rows have a sum."""
-    inner = S[np.ix_(labels, labels)]
-    result: np.ndarray = inner / inner.sum(axis=1, keepdims=True)
-    return result
-
-
-def _fixes_order(kind: str, S: np.ndarray) -> bool:
-    """Whether S says which class is which: a matrix other than that of one number does."""
-    K = len(S)
-    return kind == "given" and not np.allclose(S, one_number(min(S[0, 1], 0.999 / K), K))

@@ -1,7 +1,8 @@
-"""T and p from the triples: one front door, a file for each solver."""
+"""T and p from label triples: one front door, a file for each solver."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +11,21 @@ from threadpoolctl import threadpool_limits
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
-from labelnoise.solvers._model import model_of
 from labelnoise.solvers.likelihood import solve_likelihood
 from labelnoise.solvers.moments import solve_moments
-from labelnoise.solvers.paper import solve_paper
+from labelnoise.solvers.paper import solve_paper, solve_paper_text
+from labelnoise.solvers.search import Fit, Settings
+from labelnoise.solvers.triples import model_of
 
 __all__ = ["SOLVERS", "Solution", "class_order", "solve"]
 
-SOLVERS = ("likelihood", "moments", "paper")
+SOLVERS: dict[str, Callable[[Consensus, Settings], Fit]] = {
+    "likelihood": solve_likelihood,
+    "moments": solve_moments,
+    "paper": solve_paper,
+    "paper-text": solve_paper_text,
+}
+"""Solvers by name. Each takes a consensus in which all labels occur."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +60,12 @@ def solve(
     Parameters
     ----------
     consensus : Consensus
-    solver : {"likelihood", "moments", "paper"}
+    solver : {"likelihood", "moments", "paper", "paper-text"}
         Maximum likelihood; the closed form of the theory, exact on exact input and noisy on
-        samples; or the paper's sum of norms, minimised by Adam.
+        samples; or the paper's sum of norms, minimised by Adam. "paper" starts as the paper's
+        public code does, and from the likelihood's starts: the smallest objective wins.
+        "paper-text" starts at the logits ``K I - 1 1'`` of the paper's text, and nowhere else.
+        At 100 classes that start saturates the softmax, and T stays at the identity.
     start : (T, p), optional
         For "likelihood": start there and nowhere else.
     tol : float, optional
@@ -68,66 +79,84 @@ def solve(
     Returns
     -------
     Solution
-        With the model's permutation resolved: each row's maximum on the diagonal where the
-        maxima are on different labels, else the order in which most labels are right.
+        Rows are in the order that puts each row's maximum on the diagonal, where the maxima are
+        at different labels. Else they are in the order in which most labels are right.
+
+    Notes
+    -----
+    The triples fix the rows of T but not their order. A T whose rows have their maximum off the
+    diagonal comes out with its rows exchanged: with two classes and both noise rates above one
+    half, the answer is the mirrored T, with rates below one half. A singular T has no unique
+    answer.
     """
     if solver not in SOLVERS:
-        raise LabelNoiseError(f"Expected solver to be one of {SOLVERS}, but solver = {solver!r}")
-    if not consensus.weights.sum() > 0:
         raise LabelNoiseError(
-            "Expected at least one triple of labels, but the consensus is empty: is every "
-            "example, or every neighbor, unlabelled?"
+            f"Expected solver to be one of {tuple(SOLVERS)}, but solver = {solver!r}"
         )
     K = consensus.n_classes
-    occurring = np.bincount(consensus.triples[consensus.weights > 0].ravel(), minlength=K) > 0
-    labels = np.flatnonzero(occurring)
+    inner, labels = occurring_part(consensus)
     if len(labels) < 2:
         raise LabelNoiseError(
             f"Expected at least two labels that occur, but only class number {labels[0]} does"
         )
-    if start is not None and (start[0].shape != (K, K) or start[1].shape != (K,)):
-        raise LabelNoiseError(
-            f"Expected a start of shapes {(K, K)} and {(K,)}, but they are {start[0].shape} and "
-            f"{start[1].shape}"
-        )
-    number = np.cumsum(occurring) - 1
-    counted = consensus.weights > 0
-    inner = Consensus(
-        number[consensus.triples[counted]],
-        consensus.weights[counted],
-        len(labels),
-        consensus.n_centers,
-    )
-    triples, frequencies = inner.sorted_triples()
+    if start is not None:
+        if start[0].shape != (K, K) or start[1].shape != (K,):
+            raise LabelNoiseError(
+                f"Expected a start of shapes {(K, K)} and {(K,)}, but they are "
+                f"{start[0].shape} and {start[1].shape}"
+            )
+        start = (start[0][np.ix_(labels, labels)], start[1][labels])
+    rng = np.random.default_rng(random_state)
     # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
     # way: measured twice as slow.
     with threadpool_limits(1, "blas"):
-        steps, converged, origin = 1, True, solver
-        if solver == "moments":
-            T, p = solve_moments(triples, frequencies, len(labels))
-        elif solver == "paper":
-            rng = np.random.default_rng(random_state)
-            T, p, _, steps = solve_paper(inner, rng, n_steps)
-        else:
-            if start is not None:
-                start = (start[0][np.ix_(labels, labels)], start[1][labels])
-            fit = solve_likelihood(
-                triples, frequencies, len(labels), max(consensus.n_centers, 1), start=start, tol=tol
-            )
-            T, p, steps, converged, origin = fit.T, fit.p, fit.steps, fit.converged, fit.start
-        order = class_order(T, p)
-        T, p = T[order], p[order]
-        divergence = model_of(triples, frequencies, len(labels)).joint_and_divergence(T, p)[1]
+        fit = SOLVERS[solver](inner, Settings(start, tol, n_steps, rng))
+        order = class_order(fit.T, fit.p)
+        T, p = fit.T[order], fit.p[order]
+        model = model_of(*inner.sorted_triples(), len(labels))
+        divergence = model.joint_and_divergence(T, p)[1]
+    return Solution(
+        transition_matrix=among_all(T, labels, K),
+        class_prior=np.bincount(labels, p, K),
+        divergence=divergence,
+        occurring=np.bincount(labels, minlength=K) > 0,
+        steps=fit.steps,
+        converged=fit.converged,
+        start=fit.start,
+    )
 
-    full_T, full_p = np.eye(K), np.zeros(K)
-    full_T[np.ix_(labels, labels)], full_p[labels] = T, p
-    return Solution(full_T, full_p, divergence, occurring, steps, converged, origin)
+
+def occurring_part(consensus: Consensus) -> tuple[Consensus, np.ndarray]:
+    """The consensus renumbered to the labels that occur, and these labels in order."""
+    counted = consensus.weights > 0
+    if not counted.any():
+        raise LabelNoiseError(
+            "Expected at least one triple of labels, but the consensus is empty: is every "
+            "example, or every neighbor, unlabelled?"
+        )
+    triples = consensus.triples[counted]
+    labels = np.unique(triples)
+    inner = Consensus(
+        np.searchsorted(labels, triples),
+        consensus.weights[counted],
+        len(labels),
+        consensus.n_centers,
+        consensus.ordered,
+    )
+    return inner, labels
+
+
+def among_all(matrix: np.ndarray, labels: np.ndarray, K: int) -> np.ndarray:
+    """A matrix of some labels within that of all K; the others' rows are the identity's."""
+    result = np.eye(K)
+    result[np.ix_(labels, labels)] = matrix
+    return result
 
 
 def class_order(T: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Which row (K,) is which class: the model does not know it.
+    """Which row (K,) belongs to which class: the model does not say.
 
-    If the rows' maxima are on different labels they decide, which is the paper's "informative".
+    If the rows' maxima are at different labels they decide, which is the paper's "informative".
     Else the order that makes the largest share of labels correct.
     """
     label_of_row = T.argmax(axis=1)

@@ -4,9 +4,9 @@ A triple's members may belong to different groups, and each member's label was m
 matrix of its own group. So one model holds all groups together: for members of the groups
 g, h and l ``P(a, b, c | g, h, l) = sum_i P(i | g, h, l) T_g[i, a] T_h[i, b] T_l[i, c]``.
 
-The groups tell of the class, too, all three of them: a neighbour from a source that has few cats
+All three groups carry information about the class: a neighbour from a source that has few cats
 makes a cat less likely. With the class prior of the centre's group in place of P(i | g, h, l),
-groups that differ in nothing but their classes came out as labelling differently.
+groups that differ only in their classes came out as labelling differently.
 
 A label and its group together are called a token here: token ``g K + a`` is label a given in
 group g. The groups of a triple, in order, are its composition.
@@ -18,15 +18,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.special import gammaln
 
-from labelnoise._blocks import row_blocks
+from labelnoise.solvers.rows import concentration, normalised
+from labelnoise.solvers.search import em
+from labelnoise.solvers.triples import TokenTriples
 
-_CONCENTRATIONS = np.geomspace(1, 1e6, 61)  # the last one stands for "the groups are alike"
 _EM_STEPS = 500
 _ENOUGH_GAIN = 1e-4  # of the log-likelihood in a step, where 1 is what sampling changes
-_ABOUT_AS_LIKELY = 0.1  # in log-likelihood
 _SHARED_ROUNDS = 3  # of fitting one T for all and the worth of its priors in turn
 _START_FLOOR = 0.01
 _FLOOR = 0.001  # share of a row spread over all labels: a chance of 0 could never be corrected
@@ -110,6 +108,7 @@ class _Fit:
     in_composition: np.ndarray  # (C, K) classes that the prior was made of
     mix_worth: float  # examples that the overall class prior is worth in each group
     prior_worth: float  # triples that independence is worth in each composition
+    value: float = -np.inf  # log-likelihood, before the last step
 
 
 class GroupModel:
@@ -132,28 +131,18 @@ class GroupModel:
         self.scale = often.sum() / (often**2).sum()
         size = np.bincount(triples.group[: len(often)], often, self.G)
         self.size = size / size.sum()
-        sizes = self.G * self.K, len(self.compositions)
-        self.blocks = [
-            (block, _holds(self.tokens[block], sizes[0]), _holds(self.composition[block], sizes[1]))
-            for block in row_blocks(len(self.weight), 3 * self.K)
-        ]
+        self.counted = TokenTriples(
+            self.tokens, self.weight, self.G * self.K, self.K, self.composition
+        )
 
     def counts(self, T: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Labels of each class (G, K, K), classes in each composition (C, K), log-likelihood."""
         G, K = self.G, self.K
-        chance_of = T.transpose(0, 2, 1).reshape(G * K, K)
-        labels, classes, total = np.zeros((G * K, K)), np.zeros(prior.shape), 0.0
-        for block, holds, composed in self.blocks:
-            share = prior[self.composition[block]]
-            for member in self.tokens[block].T:
-                share *= chance_of[member]
-            chance = share.sum(axis=1) + 1e-300
-            total += float(self.weight[block] @ np.log(chance))
-            share *= (self.weight[block] / chance)[:, None]
-            labels += holds @ share
-            classes += composed @ share
+        columns = T.transpose(0, 2, 1).reshape(G * K, K)
+        labels, chance, classes = self.counted.expected(columns, prior)
         by_class = labels.reshape(G, K, K).transpose(0, 2, 1)
-        return self.scale * by_class, self.scale * classes, self.scale * total
+        value = float(self.weight @ np.log(chance))
+        return self.scale * by_class, self.scale * classes, self.scale * value
 
     def start(self, T: np.ndarray) -> _Fit:
         """Begin with one T (K, K), kept off the boundary that EM never leaves."""
@@ -169,20 +158,26 @@ class GroupModel:
 
         With infinity all groups have one T.
         """
-        T, centre, mix, prior, before = fit.T, fit.centre, fit.mix, fit.prior, -np.inf
-        for _ in range(_EM_STEPS):
-            counts, classes, value = self.counts(T, prior)
-            centre = _interior(normalised(counts.sum(axis=0), centre), self.overall, _FLOOR)
+        def step(at: _Fit) -> _Fit:
+            counts, classes, value = self.counts(at.T, at.prior)
+            centre = _interior(normalised(counts.sum(axis=0), at.centre), self.overall, _FLOOR)
             share = _share_of_centre(counts, worth)[:, :, None]
-            T = share * centre + (1 - share) * normalised(counts, T)
-            mix = normalised(counts.sum(axis=2) + fit.mix_worth * self.overall, mix)
-            prior = normalised(classes + fit.prior_worth * self._independent(mix), prior)
-            if abs(value - before) < _ENOUGH_GAIN:
-                break
-            before = value
-        return replace(
-            fit, T=T, centre=centre, mix=mix, prior=prior, counts=counts, in_composition=classes
-        )
+            mix = normalised(counts.sum(axis=2) + at.mix_worth * self.overall, at.mix)
+            return replace(
+                at,
+                T=share * centre + (1 - share) * normalised(counts, at.T),
+                centre=centre,
+                mix=mix,
+                prior=normalised(classes + at.prior_worth * self._independent(mix), at.prior),
+                counts=counts,
+                in_composition=classes,
+                value=value,
+            )
+
+        def settled(before: _Fit, after: _Fit) -> bool:
+            return abs(after.value - before.value) < _ENOUGH_GAIN
+
+        return em(step, replace(fit, value=-np.inf), _EM_STEPS, settled)[0]
 
     def weigh_priors(self, fit: _Fit) -> _Fit:
         """Find how much the classes differ between groups, and compositions from independence."""
@@ -215,13 +210,6 @@ def _distinct(triples: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, n
     return np.column_stack([key // size**2, key // size % size, key % size]), first, which.ravel()
 
 
-def _holds(numbers: np.ndarray, size: int) -> sp.csr_array:
-    """(size, m) how often each number is in each of m rows."""
-    m = len(numbers)
-    columns = np.repeat(np.arange(m), numbers.size // max(m, 1))
-    return sp.csr_array((np.ones(numbers.size), (numbers.ravel(), columns)), shape=(size, m))
-
-
 def odds(mix: np.ndarray, overall: np.ndarray) -> np.ndarray:
     """How much more frequent each class is in each group than overall."""
     return np.divide(mix, overall, out=np.zeros_like(mix), where=overall > 0)
@@ -234,42 +222,8 @@ def _share_of_centre(counts: np.ndarray, worth: np.ndarray) -> np.ndarray:
         return np.where(np.isinf(worth) | (own + worth <= 0), 1.0, worth / (own + worth))
 
 
-def normalised(counts: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Rows as shares; a row without counts stays as it was."""
-    size = counts.sum(axis=-1, keepdims=True)
-    return np.divide(counts, size, out=otherwise.copy(), where=size > 1e-200)
-
-
 def _interior(T: np.ndarray, p: np.ndarray, share: float) -> np.ndarray:
     """T with some of each row spread over all labels that occur."""
     occurring = p > 0
     spread = share * np.outer(occurring, occurring / occurring.sum())
     return (T + spread) / (T + spread).sum(axis=1, keepdims=True)
-
-
-def concentration(counts: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """How many counts the prior is worth, for each row: the most likely given all groups.
-
-    With a prior Dirichlet(w m) counts c that sum to n have the Dirichlet-multinomial chance
-    ``Gamma(w) / Gamma(w + n) prod_j Gamma(w m_j + c_j) / Gamma(w m_j)``. A centre that is the mean
-    of the groups themselves fits the largest of them by construction, which says nothing of
-    how alike they are: its freedom is given back as in restricted maximum likelihood, by half
-    the log of the mean's information ``sum_g n_g w / (n_g + w)`` for each free label.
-
-    Parameters
-    ----------
-    counts : array of shape (G, R, K)
-    centre : array of shape (R, K), the mean of the groups, or (G, R, K), known of each
-    """
-    size = counts.sum(axis=2)
-    free = 0 if centre.ndim == 3 else (centre * size.sum(axis=0)[:, None] >= 1).sum(axis=1) - 1
-    value = np.empty((len(_CONCENTRATIONS), counts.shape[1]))
-    for number, worth in enumerate(_CONCENTRATIONS):
-        prior = np.maximum(worth * centre, 1e-12)
-        value[number] = (gammaln(worth) - gammaln(worth + size)).sum(axis=0)
-        value[number] += (gammaln(prior + counts) - gammaln(prior)).sum(axis=(0, 2))
-        information = (size * worth / (size + worth)).sum(axis=0)
-        value[number] -= np.maximum(free, 0) / 2 * np.log(np.maximum(information, 1e-300))
-    # Rows without errors hardly tell: of concentrations about as likely take the largest.
-    as_likely = value >= value.max(axis=0) - _ABOUT_AS_LIKELY
-    return _CONCENTRATIONS[len(_CONCENTRATIONS) - 1 - as_likely[::-1].argmax(axis=0)]

@@ -11,10 +11,11 @@ from itertools import combinations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
 from labelnoise.consensus import Consensus
+from labelnoise.solvers.rows import concentration, normalised
+from labelnoise.solvers.search import em
 
 _MOST_TRIPLES = 20  # of one example; all those of six labels. The triples only give the start
 _STEPS = 2000
@@ -104,18 +105,18 @@ class LatentClasses:
         ones, more than the others: where annotators are weak, one of these leads higher.
         """
         each = [np.eye(self.K)] * self.n_groups
-        shares = {"vote": _rows(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))}
+        shares = {"vote": normalised(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))}
         size = self.counts(shares["vote"]).sum(axis=(1, 2))
         for group in np.argsort(-size, kind="stable")[: _MOST_BELIEVED * (self.n_groups > 1)]:
             own = self.labels[:, group * self.K : (group + 1) * self.K].toarray()
-            believed = _rows(own, shares["vote"])
+            believed = normalised(own, shares["vote"])
             shares[f"annotator {group}"] = _BELIEF * believed + (1 - _BELIEF) * shares["vote"]
         starts = []
         for name, share in shares.items():
             counts = self.counts(share)
-            common = _rows(counts.sum(axis=0), np.eye(self.K))
+            common = normalised(counts.sum(axis=0), np.eye(self.K))
             prior = self.weight @ share / self.weight.sum()
-            starts.append(self.start(_rows(counts + common, common), prior, name))
+            starts.append(self.start(normalised(counts + common, common), prior, name))
         return starts
 
     def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = _STEPS) -> LatentFit:
@@ -124,25 +125,26 @@ class LatentClasses:
         `shrunk` (G, 1, 1) is how many labels of each class the common matrix counts for. It is
         that of the groups for which this is not 0, and moves with them.
         """
-        matrices, prior = fit.matrices, fit.prior
         some = shrunk[:, 0, 0] > 0
-        done, change = 0, np.inf
-        while done < steps and change > _TOLERANCE:
-            posterior, _ = self.posterior(matrices, prior)
+
+        def step(at: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            posterior, _ = self.posterior(*at)
             counts = self.counts(posterior)
-            common = _rows(counts[some].sum(axis=0), matrices[0])
-            updated = _rows(counts + shrunk * common, matrices)
-            share = self.weight @ posterior / self.weight.sum()
-            change = max(np.abs(updated - matrices).max(), np.abs(share - prior).max())
-            matrices, prior = updated, share
-            done += 1
-        posterior, objective = self.posterior(matrices, prior)
+            common = normalised(counts[some].sum(axis=0), at[0][0])
+            prior = self.weight @ posterior / self.weight.sum()
+            return normalised(counts + shrunk * common, at[0]), prior
+
+        def settled(before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> bool:
+            changes = (np.abs(a - b).max() for a, b in zip(after, before, strict=True))
+            return bool(max(changes) <= _TOLERANCE)
+
+        at, done, converged = em(step, (fit.matrices, fit.prior), steps, settled)
+        posterior, objective = self.posterior(*at)
         if some.any():
-            common = _rows(self.counts(posterior)[some].sum(axis=0), matrices[0])
-            logs = np.log(np.maximum(matrices, _SMALLEST_CHANCE))
+            common = normalised(self.counts(posterior)[some].sum(axis=0), at[0][0])
+            logs = np.log(np.maximum(at[0], _SMALLEST_CHANCE))
             objective += float((shrunk * common * logs).sum())
-        converged = bool(change <= _TOLERANCE)
-        return LatentFit(matrices, prior, fit.start, objective, fit.steps + done, converged)
+        return LatentFit(*at, fit.start, objective, fit.steps + done, converged)
 
 
 def solve_latent(
@@ -170,29 +172,10 @@ def solve_latent(
     return fit, float(shrunk.max())
 
 
-def _rows(counts: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Rows that sum to 1; those without counts are taken from `otherwise`."""
-    total = counts.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, counts / np.where(total > 0, total, 1), otherwise)
-
-
 def _strength(counts: np.ndarray) -> float:
-    """How many labels the common rows are worth, by how much the annotators' rows differ.
-
-    Maximises the likelihood of the counts (A, K, K) when each annotator's row is drawn from a
-    Dirichlet distribution around the common one (empirical Bayes).
-    """
-    common = _rows(counts.sum(axis=0), np.eye(counts.shape[1]))
-    common = 0.999 * common + 0.001 / len(common)
-    total = counts.sum(axis=2)
-
-    def cost(log_strength: float) -> float:
-        s = np.exp(log_strength)
-        rows = gammaln(s) - gammaln(s + total)
-        cells = gammaln(s * common + counts) - gammaln(s * common)
-        return -float(rows.sum() + cells.sum())
-
-    return float(np.exp(minimize_scalar(cost, bounds=(np.log(0.1), np.log(1e5))).x))
+    """How many labels the common rows are worth, by how much the annotators' rows differ."""
+    common = normalised(counts.sum(axis=0), np.eye(counts.shape[1]))
+    return float(concentration(counts, common, one_for_all=True)[0])
 
 
 def label_triples(views: np.ndarray, K: int) -> Consensus:

@@ -1,10 +1,11 @@
 """T and p by maximum likelihood of the triples.
 
-The likelihood has local optima in which EM stops, confidently wrong, so the work is in not
-ending there: several starts by EM, the best one continued by L-BFGS, and, while the fit is
-worse than sampling explains, rows that are hardly needed given up for triples that are badly
-explained. L-BFGS works on the square roots of the joint P(clean, label): there the information
-of complete data is a multiple of the identity, and a probability of zero is an ordinary value.
+The likelihood has local optima in which EM stops, and T is then wrong without a warning.
+Three things lead out of them: several starts by EM, L-BFGS from the best one, and repair: while
+the fit is worse than sampling explains, rows that are hardly needed move to triples that are
+badly explained. L-BFGS works on the square roots of the joint P(clean, label). There the
+information of complete data is a multiple of the identity, and a probability of zero is an
+ordinary value.
 """
 
 from __future__ import annotations
@@ -13,10 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import minimize
 
-from labelnoise.solvers._model import Model, model_of, sampling_divergence, seconds_per_step
-from labelnoise.solvers.moments import moment_solutions, project_on_simplex
+from labelnoise.consensus import Consensus
+from labelnoise.solvers.moments import moment_solutions
+from labelnoise.solvers.rows import interior, project_on_simplex
+from labelnoise.solvers.search import Fit, Settings, em, lbfgs
+from labelnoise.solvers.triples import (
+    DenseTriples,
+    SparseTriples,
+    model_of,
+    sampling_divergence,
+    seconds_per_step,
+)
+
+Model = DenseTriples | SparseTriples
 
 _MOMENT_STARTS = 3
 _REPAIR_ROUNDS = 20
@@ -29,81 +40,50 @@ _EXPENSIVE_STEP = 0.1  # and from which the search is shortened
 
 @dataclass(frozen=True)
 class Enough:
-    """When L-BFGS may stop: at so small a gradient, or so small a gain."""
+    """When L-BFGS may stop: at a gradient, or at a gain, this small."""
 
     gradient: float
     gain: float
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One optimum of the likelihood."""
+def solve_likelihood(consensus: Consensus, settings: Settings) -> Fit:
+    """Maximise the likelihood of the triples of a consensus in which all labels occur.
 
-    T: np.ndarray
-    p: np.ndarray
-    divergence: float
-    start: str
-    steps: int = 0
-    converged: bool = False
-
-
-def solve_likelihood(
-    triples: np.ndarray,
-    frequencies: np.ndarray,
-    K: int,
-    n: int,
-    *,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
-    tol: float | None = None,
-) -> Fit:
-    """Fit the symmetric model to sorted triples.
-
-    Parameters
-    ----------
-    triples, frequencies : arrays of shape (M, 3) and (M,)
-        Distinct sorted triples and their frequencies.
-    K : int
-    n : int
-        How many triples were counted, which says how much misfit is due to sampling.
-    start : (T, p), optional
-        Continue from here and nowhere else.
-    tol : float, optional
-        Largest component of the gradient at which L-BFGS stops. By default it goes to the limit
-        of rounding where that is cheap; else it stops when a step changes the log-likelihood of
-        all triples together by less than could matter.
+    L-BFGS goes to the limit of rounding where that is cheap. Else it stops when a step no longer
+    changes the log-likelihood of all triples together by an amount that could matter.
     """
+    triples, frequencies = consensus.sorted_triples()
+    K, n = consensus.n_classes, max(consensus.n_centers, 1)
     model = model_of(triples, frequencies, K)
     seconds = seconds_per_step(len(triples), K)
     expensive = seconds > _EXPENSIVE_STEP
-    if tol is None:
+    if settings.tol is None:
         enough = Enough(1e-11, 0) if seconds < _CHEAP_STEP else Enough(1e-9, 1e-6 / n)
     else:
-        enough = Enough(tol, 0)
+        enough = Enough(settings.tol, 0)
     roughly = Enough(1e-7, 1e-2 / n)
     em_steps = 8 if expensive else 25
     lbfgs_steps = 40 if expensive else 2000
-    if start is not None:
-        given = em(model, _interior(*start, K, "given"), em_steps)
-        return lbfgs(model, given, lbfgs_steps, enough)
+    if settings.start is not None:
+        given = by_em(model, _start(*settings.start, "given"), em_steps)
+        return _by_lbfgs(model, given, lbfgs_steps, enough)
 
-    tried = [em(model, s, em_steps) for s in _starts(triples, frequencies, K, n, expensive)]
-    best = min(tried, key=lambda fit: fit.divergence)
+    tried = [by_em(model, s, em_steps) for s in starts(consensus, few=expensive)]
+    best = min(tried, key=lambda fit: fit.loss)
     if not expensive:
-        best = lbfgs(model, best, 200, roughly)
+        best = _by_lbfgs(model, best, 200, roughly)
         best = _repair(model, best, triples, frequencies, n, roughly)
-    return lbfgs(model, best, lbfgs_steps, enough)
+    return _by_lbfgs(model, best, lbfgs_steps, enough)
 
 
-def em(model: Model, fit: Fit, steps: int) -> Fit:
+def by_em(model: Model, fit: Fit, steps: int) -> Fit:
     """Some steps of expectation-maximisation."""
-    T, p = fit.T, fit.p
-    for _ in range(steps):
-        T, p = _split(model.joint(T, p))
+    (T, p), _, _ = em(lambda at: _split(model.joint(*at)), (fit.T, fit.p), steps)
     divergence = model.joint_and_divergence(T, p)[1]
-    return Fit(T, p, divergence, fit.start, fit.steps + steps)
+    return Fit(T, p, fit.start, divergence, fit.steps + steps)
 
 
-def lbfgs(model: Model, fit: Fit, steps: int, enough: Enough) -> Fit:
+def _by_lbfgs(model: Model, fit: Fit, steps: int, enough: Enough) -> Fit:
     """L-BFGS on the square roots of the joint, from a fit that it never makes worse."""
     K = len(fit.p)
 
@@ -118,26 +98,18 @@ def lbfgs(model: Model, fit: Fit, steps: int, enough: Enough) -> Fit:
         slope = 3 * ratio - 2 * (posterior.sum(axis=1) / p)[:, None] - 1
         return divergence, (-2 / size * root * slope).ravel()
 
-    found = minimize(
+    found = lbfgs(
         objective,
         np.sqrt(fit.p[:, None] * fit.T).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": steps,
-            "maxfun": 2 * steps,
-            "ftol": enough.gain,
-            "gtol": enough.gradient,
-            "maxcor": 20,
-        },
+        most_steps=steps,
+        gradient=enough.gradient,
+        gain=enough.gain,
     )
-    # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
-    converged = found.status != 1
-    if not found.fun < fit.divergence:
-        return replace(fit, converged=converged)
+    if not found.value < fit.loss:
+        return replace(fit, converged=found.converged)
     root = found.x.reshape(K, K)
     T, p = _split(root * root / (root * root).sum())
-    return Fit(T, p, float(found.fun), fit.start, fit.steps + int(found.nfev), converged)
+    return Fit(T, p, fit.start, found.value, fit.steps + found.evaluations, found.converged)
 
 
 def _split(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -150,34 +122,31 @@ def _split(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return joint / p[:, None], p
 
 
-def _interior(T: np.ndarray, p: np.ndarray, K: int, name: str) -> Fit:
-    """A start: valid, and off the boundary, which EM never leaves."""
-    T, p = np.maximum(T, 0.01 / K), np.maximum(p, 0.01 / K)
-    return Fit(T / T.sum(axis=1, keepdims=True), p / p.sum(), np.inf, name)
+def _start(T: np.ndarray, p: np.ndarray, name: str) -> Fit:
+    return Fit(interior(T), interior(p), name)
 
 
-def _starts(
-    triples: np.ndarray, frequencies: np.ndarray, K: int, n: int, expensive: bool
-) -> list[Fit]:
+def starts(consensus: Consensus, few: bool = False) -> list[Fit]:
+    """Where a search may start: what the labels, their pairs and their moments suggest."""
+    triples, frequencies = consensus.sorted_triples()
+    K, n = consensus.n_classes, max(consensus.n_centers, 1)
     c1 = np.bincount(triples.ravel(), np.repeat(frequencies / 3, 3), K)
-    diagonal = 0.6 * np.eye(K) + 0.4 * c1
+    found = [_start(0.6 * np.eye(K) + 0.4 * c1, c1, "diagonal")]
     conditional, pair_share = _third_given_pair(triples, frequencies, K)[:2]
-    starts = [_interior(diagonal, c1, K, "diagonal")]
     extreme = _extreme_rows(conditional, pair_share * n, K)
     if extreme is not None:
-        starts.append(_interior(extreme, np.full(K, 1 / K), K, "extreme pairs"))
-    if expensive:
-        return starts
+        found.append(_start(extreme, np.full(K, 1 / K), "extreme pairs"))
+    if few:
+        return found
     agreement = np.zeros((K, K))
     for a, b in ((0, 1), (0, 2), (1, 2)):
         np.add.at(agreement, (triples[:, a], triples[:, b]), frequencies)
     agreement += agreement.T
     size = np.maximum(agreement.sum(axis=1, keepdims=True), 1e-300)
-    starts.append(_interior(agreement / size, c1, K, "agreement"))
+    found.append(_start(agreement / size, c1, "agreement"))
     for _, T, p in moment_solutions(triples, frequencies, K, _MOMENT_STARTS):
-        T, p = project_on_simplex(T), project_on_simplex(p)
-        starts.append(_interior(T, p, K, "moments"))
-    return starts
+        found.append(_start(project_on_simplex(T), project_on_simplex(p), "moments"))
+    return found
 
 
 def _third_given_pair(
@@ -199,7 +168,7 @@ def _third_given_pair(
 
 
 def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndarray | None:
-    """K of the conditional distributions that are most unlike mixtures of each other.
+    """K of the conditional distributions that are least similar to mixtures of the others.
 
     Given two labels the third is distributed as a mixture of rows of T, so rows of T are the
     extreme points, and a pair that only one class produces shows its row itself. Successive
@@ -245,7 +214,7 @@ def _repair(
     orders = np.where(b == c, 1, 2)
     for _ in range(_REPAIR_ROUNDS):
         mean, deviation = sampling_divergence(fit.T, fit.p, n)
-        if fit.divergence <= mean + 2 * deviation - K * K / (2 * n):
+        if fit.loss <= mean + 2 * deviation - K * K / (2 * n):
             break
         root = np.sqrt(fit.T)
         likeness = root @ root.T
@@ -269,9 +238,9 @@ def _repair(
                 p[other] += p[row]
                 T[other] += (T[row] - T[other]) * p[row] / p[other]
                 T[row], p[row] = conditional[pair], share[pair]
-                moves.append(em(model, _interior(T, p, K, "repaired"), 20))
-        moved = lbfgs(model, min(moves, key=lambda move: move.divergence), 100, roughly)
-        if moved.divergence >= fit.divergence - 1 / n:
+                moves.append(by_em(model, _start(T, p, "repaired"), 20))
+        moved = _by_lbfgs(model, min(moves, key=lambda move: move.loss), 100, roughly)
+        if moved.loss >= fit.loss - 1 / n:
             break
         fit = moved
     return fit

@@ -2,8 +2,8 @@
 
 With ``c2 = T' D T`` and, for any vector theta, ``sum_s theta_s c3[:, :, s] = T' D diag(T theta) T``
 (D = diag(p)), whitening by c2 turns the second matrix into one whose eigenvectors are the
-whitened rows of T. Exact on an exact consensus; on sampled triples the whitening amplifies the
-noise, so that it serves as one start among others.
+whitened rows of T. Exact on an exact consensus. On sampled triples the whitening amplifies the
+noise, so it serves as one start among others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from labelnoise.consensus import Consensus
+from labelnoise.solvers.rows import project_on_simplex
+from labelnoise.solvers.search import Fit, Settings
+
 _SLICES = 8
 
 
-def solve_moments(
-    triples: np.ndarray, frequencies: np.ndarray, K: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(T, p) from the slice, of a handful, whose eigenvalues are furthest apart."""
-    _, T, p = max(moment_solutions(triples, frequencies, K, _SLICES), key=lambda found: found[0])
-    return project_on_simplex(T), project_on_simplex(p)
+def solve_moments(consensus: Consensus, settings: Settings) -> Fit:
+    """T and p from the slice, of a handful, whose eigenvalues are furthest apart."""
+    tried = moment_solutions(*consensus.sorted_triples(), consensus.n_classes, _SLICES)
+    _, T, p = max(tried, key=lambda found: found[0])
+    T, p = project_on_simplex(T), project_on_simplex(p)
+    return Fit(T, p, "moments", 0.0, 1, True)
 
 
 def moment_solutions(
@@ -56,14 +60,3 @@ def _symmetric_counts(
         flat += np.bincount(a.astype(np.intp) * K + b, weight, K * K)
     counts = flat.reshape(K, K)
     return (counts + counts.T) / 2
-
-
-def project_on_simplex(rows: np.ndarray) -> np.ndarray:
-    """The nearest probability vector to each row (last axis)."""
-    descending = -np.sort(-rows, axis=-1)
-    excess = np.cumsum(descending, axis=-1) - 1
-    rank = np.arange(1, rows.shape[-1] + 1)
-    kept = np.count_nonzero(descending * rank > excess, axis=-1, keepdims=True)
-    shift = np.take_along_axis(excess, kept - 1, axis=-1) / kept
-    result = np.maximum(rows - shift, 0)
-    return result / result.sum(axis=-1, keepdims=True)

@@ -1,23 +1,50 @@
-"""T, p and S of soft clusterability by maximum likelihood: EM from several starts, then L-BFGS.
+"""Soft clusterability: neighbours that are sometimes of another class than the example.
 
-S is "given", "one number" off its diagonal, or all to "estimate". Dense, O(K^4) a step.
+With ``S[i, j] = P(neighbour's clean class = j | own clean class = i)`` the neighbours' labels
+follow ``M = S T`` instead of T, and a triple occurs with probability
+``c3[a, b, c] = sum_i p[i] T[i, a] M[i, b] M[i, c]`` (appendix of the paper). S is given, or one
+number off the diagonal, or estimated as a whole, by maximum likelihood: EM from several starts,
+then L-BFGS. Dense, O(K^4) a step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
+from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
-from labelnoise.solvers.moments import project_on_simplex
+from labelnoise.solvers import Solution, among_all, class_order, occurring_part, solve
+from labelnoise.solvers.rows import interior, project_on_simplex
+from labelnoise.solvers.search import em, lbfgs
 
 _TINY = 1e-300  # keeps 0 / 0 away
 _EM_STEPS = 25
 _TRIAL_STEPS = 200
 _STEPS = 5000
-_ROUGHLY = 1e-3  # gain of the whole log-likelihood in a step, at which to stop where that will do
+_ROUGHLY = 1e-3  # gain of the whole log-likelihood in a step, at which a rough search stops
+_LARGEST_CLASS_COUNT = 100  # half a minute
+_ROW_SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class SoftSolution(Solution):
+    """What `solve_soft` found: T and p as of any solver, and S."""
+
+    S: np.ndarray
+    """(K, K) ``S[i, j]``, the chance that a neighbour of a true i is a true j; rows sum to 1."""
+    kind: str
+    """How S came about: "given", "one number" (estimated) or "estimate"."""
+    plain: Solution
+    """What plain HOC, with S = I, finds in the same triples."""
+
+    @property
+    def neighbor_matrix(self) -> np.ndarray:
+        """(K, K) ``S T``: the chance that a neighbour of a true i is labelled j."""
+        return self.S @ self.transition_matrix
 
 
 @dataclass(frozen=True)
@@ -34,6 +61,118 @@ class SoftFit:
     converged: bool = False
 
 
+def one_number(e: float, n_classes: int) -> np.ndarray:
+    """Give the (K, K) matrix S with e off the diagonal and ``1 - (K - 1) e`` on it.
+
+    Examples
+    --------
+    >>> one_number(0.125, 3)
+    array([[0.75 , 0.125, 0.125],
+           [0.125, 0.75 , 0.125],
+           [0.125, 0.125, 0.75 ]])
+    """
+    if not 0 <= e < 1 / n_classes:
+        raise LabelNoiseError(
+            f"Expected S as one number e to be 0 <= e < 1/K = {1 / n_classes:.4g}, the chance "
+            f"that a neighbour is of a given other class, but e = {e}: from 1/K on neighbours "
+            f"say nothing of the class"
+        )
+    return even_confusion(e, n_classes)
+
+
+def soft_consensus(
+    transition_matrix: np.ndarray, class_prior: np.ndarray, S: np.ndarray, n_centers: int = 1
+) -> Consensus:
+    """Give the exact consensus of (T, p, S): every triple, weighted by its probability."""
+    K = len(class_prior)
+    chance = triple_chance(transition_matrix, class_prior, S @ transition_matrix)
+    b, c = np.triu_indices(K)
+    triples = np.column_stack(
+        [np.repeat(np.arange(K), len(b)), np.tile(b, K), np.tile(c, K)]
+    ).astype(np.int32)
+    return Consensus(triples, pattern_chance(chance) * n_centers, K, n_centers)
+
+
+def solve_soft(
+    consensus: Consensus, S: Any = "estimate", *, tol: float | None = None
+) -> SoftSolution:
+    """Find T and p, and S unless it is given, that explain a consensus.
+
+    Parameters
+    ----------
+    consensus : Consensus
+        At most 100 labels may occur in it: the computation is dense, and takes a fraction of a
+        second with 10 labels and half a minute with 100.
+    S : (K, K) array, float, "one number" or "estimate", default="estimate"
+        ``S[i, j] = P(neighbour's clean class = j | own clean class = i)``, rows sum to 1.
+        A float e stands for `one_number(e, K)`; 0 is plain HOC. "one number" estimates e, and
+        "estimate" all of S, beside T.
+    tol : float, optional
+        Largest component of the gradient to stop at. By default the solver stops when going on
+        would not matter beside the sampling error.
+
+    Returns
+    -------
+    SoftSolution
+        With the classes in the order in which `solve` puts them, except that a given matrix S
+        fixes the order itself.
+
+    Notes
+    -----
+    Maximises the likelihood of ``c3[a, b, c] = sum_i p[i] T[i, a] (S T)[i, b] (S T)[i, c]``,
+    where a is the centre's label, over T, p and the free part of S, by EM from several starts
+    and then L-BFGS. What T owes to S rests on the two neighbours erring independently given the
+    centre's class; see `labelnoise.soft.check_soft`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> T = np.array([[0.8, 0.2], [0.1, 0.9]])
+    >>> exact = soft_consensus(T, np.array([0.5, 0.5]), one_number(0.1, 2))
+    >>> found = solve_soft(exact, "one number", tol=1e-12)
+    >>> found.transition_matrix.round(4)
+    array([[0.8, 0.2],
+           [0.1, 0.9]])
+    >>> found.S.round(4)
+    array([[0.9, 0.1],
+           [0.1, 0.9]])
+    """
+    kind, given = _checked_S(S, consensus.n_classes)
+    inner, labels = occurring_part(consensus)
+    K = len(labels)
+    if K > _LARGEST_CLASS_COUNT:
+        raise LabelNoiseError(
+            f"Expected at most {_LARGEST_CLASS_COUNT} labels for soft clusterability, whose "
+            f"computation is dense, but {K} occur: use plain HOC, or merge classes"
+        )
+    plain = solve(consensus)
+    if given is not None:
+        # Among the classes whose labels occur; its diagonal is positive, so rows have a sum.
+        given = given[np.ix_(labels, labels)]
+        given = given / given.sum(axis=1, keepdims=True)
+    with threadpool_limits(1, "blas"):
+        start = plain.transition_matrix[np.ix_(labels, labels)]
+        best = fit_soft(inner, start, kind, given, tol)
+    T, p, found = best.T, best.p, best.S
+    # A given matrix S says which class is which, unless it treats all alike.
+    if given is None or np.allclose(given, even_confusion(given[0, 1], K)):
+        order = class_order(T, p)
+        T, p, found = T[order], p[order], found[np.ix_(order, order)]
+
+    return SoftSolution(
+        transition_matrix=among_all(T, labels, consensus.n_classes),
+        class_prior=np.bincount(labels, p, consensus.n_classes),
+        divergence=best.divergence,
+        occurring=plain.occurring,
+        steps=best.steps,
+        converged=best.converged,
+        start=best.start,
+        S=among_all(found, labels, consensus.n_classes),
+        kind=kind,
+        plain=plain,
+    )
+
+
 def fit_soft(
     consensus: Consensus,
     plain: np.ndarray,
@@ -48,14 +187,15 @@ def fit_soft(
         _lbfgs(model, _em(model, start), _TRIAL_STEPS, gradient, max(gain, _ROUGHLY / n))
         for start in _starts(plain, consensus.c1, kind, given)
     ]
-    return _lbfgs(model, min(tried, key=lambda fit: fit.divergence), _STEPS, gradient, gain)
+    best = min(tried, key=lambda fit: fit.divergence)
+    return _lbfgs(model, best, _STEPS, gradient, gain)
 
 
 def refit_soft(consensus: Consensus, start: SoftFit) -> SoftFit:
     """Fit another consensus from where a fit ended, as precisely as its sampling error asks."""
     model = SoftModel(consensus)
     start = replace(
-        start, T=_interior(start.T), p=_interior(start.p[None])[0], S=_interior(start.S), steps=0
+        start, T=interior(start.T), p=interior(start.p), S=interior(start.S), steps=0
     )
     return _lbfgs(model, _em(model, start), _STEPS, 1e-9, _ROUGHLY / max(consensus.n_centers, 1))
 
@@ -94,6 +234,15 @@ def triple_chance(T: np.ndarray, p: np.ndarray, M: np.ndarray) -> np.ndarray:
     return chance
 
 
+def pattern_chance(chance: np.ndarray) -> np.ndarray:
+    """(K * pairs,) chance of a centre's label with two neighbours' labels in either order."""
+    K = len(chance)
+    b, c = np.triu_indices(K)
+    both = chance.reshape(K, K, K)[:, b, c] * np.where(b == c, 1.0, 2.0)
+    result: np.ndarray = both.ravel()
+    return result
+
+
 def _both(M: np.ndarray) -> np.ndarray:
     """(K, K^2) ``M[i, b] M[i, c]``."""
     return (M[:, :, None] * M[:, None, :]).reshape(len(M), -1)
@@ -106,20 +255,21 @@ def even_confusion(e: float, K: int) -> np.ndarray:
 
 def _em(model: SoftModel, fit: SoftFit) -> SoftFit:
     """Some steps of expectation-maximisation; each neighbour has a latent class of its own."""
-    T, p, S = fit.T, fit.p, fit.S
-    K = len(p)
-    for _ in range(_EM_STEPS):
+
+    def step(at: SoftFit) -> SoftFit:
+        T, p, S, K = at.T, at.p, at.S, len(at.p)
         _, by_centre, by_neighbor = model.slopes(T, p, S @ T)
         centre = p[:, None] * T * by_centre
         moved = S * (by_neighbor @ T.T)  # posterior counts of (own class, neighbour's class)
-        T = _rows(centre + T * (S.T @ by_neighbor))
-        p = centre.sum(axis=1) / centre.sum()
-        if fit.kind == "estimate":
+        if at.kind == "estimate":
             S = _rows(moved)
-        elif fit.kind == "one number":
-            wrong = float(1 - np.trace(moved) / moved.sum())
-            S = even_confusion(min(max(wrong, 0.0) / (K - 1), 0.999 / K), K)  # < 0 by rounding
-    return replace(fit, T=T, p=p, S=S, steps=fit.steps + _EM_STEPS)
+        elif at.kind == "one number":
+            wrong = max(float(1 - np.trace(moved) / moved.sum()), 0.0)  # < 0 by rounding
+            S = even_confusion(min(wrong / (K - 1), 0.999 / K), K)
+        T = _rows(centre + T * (at.S.T @ by_neighbor))
+        return replace(at, T=T, p=centre.sum(axis=1) / centre.sum(), S=S, steps=at.steps + 1)
+
+    return em(step, fit, _EM_STEPS)[0]
 
 
 def _lbfgs(model: SoftModel, fit: SoftFit, steps: int, gradient: float, gain: float) -> SoftFit:
@@ -164,23 +314,10 @@ def _lbfgs(model: SoftModel, fit: SoftFit, steps: int, gradient: float, gain: fl
             slopes.append(np.array([by_e * 2 * x[-1] / (1 + x[-1] ** 2) ** 2 / K]))
         return divergence, -np.concatenate(slopes)
 
-    found = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": steps,
-            "maxfun": 2 * steps,
-            "ftol": gain,
-            "gtol": gradient,
-            "maxcor": 20,
-        },
-    )
+    found = lbfgs(objective, start, most_steps=steps, gradient=gradient, gain=gain)
     T, p, S, _ = unpack(found.x)
-    # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
-    steps = fit.steps + int(found.nfev)
-    return SoftFit(T, p, S, fit.kind, fit.start, float(found.fun), steps, found.status != 1)
+    done = fit.steps + found.evaluations
+    return SoftFit(T, p, S, fit.kind, fit.start, found.value, done, found.converged)
 
 
 def _root_slope(root: np.ndarray, rows: np.ndarray, slope: np.ndarray) -> np.ndarray:
@@ -197,18 +334,13 @@ def _rows(matrix: np.ndarray) -> np.ndarray:
     return result
 
 
-def _interior(rows: np.ndarray) -> np.ndarray:
-    """Valid rows off the boundary, which EM never leaves."""
-    return _rows(np.maximum(rows, 0.01 / rows.shape[1]))
-
-
 def _starts(plain: np.ndarray, p: np.ndarray, kind: str, given: np.ndarray | None) -> list[SoftFit]:
     """Starts from "all is label noise" to "all is confusion of neighbours".
 
     Plain HOC's matrix lies between T and S T: either it is T, or the labels are nearly right
     and it is S, or something between.
     """
-    K, identity, prior = len(p), np.eye(len(p)), _interior(p[None])[0]
+    K, identity, prior = len(p), np.eye(len(p)), interior(p)
     starts = []
     for name, share in (("plain", 0.1), ("halfway", 0.5), ("neighbors", 0.9)):
         confused = (1 - share) * identity + share * plain
@@ -217,21 +349,51 @@ def _starts(plain: np.ndarray, p: np.ndarray, kind: str, given: np.ndarray | Non
         elif kind == "one number":
             S = even_confusion(min(float(1 - p @ np.diag(confused)) / (K - 1), 0.9 / K), K)
         else:
-            S = _interior(confused)
+            S = interior(confused)
         T = (1 - share) * plain + share * identity
-        starts.append(SoftFit(_interior(T), prior, S, kind, name))
+        starts.append(SoftFit(interior(T), prior, S, kind, name))
     if given is not None:
         undone = project_on_simplex(np.linalg.lstsq(given, plain, rcond=None)[0])
-        starts.append(SoftFit(_interior(undone), prior, given, kind, "undone"))
+        starts.append(SoftFit(interior(undone), prior, given, kind, "undone"))
     return starts
 
 
-def draw_soft_triples(fit: SoftFit, n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n, 3) labels drawn from the model: the centre's, then two neighbours'."""
-    own, near = np.cumsum(fit.T, axis=1), np.cumsum(fit.S @ fit.T, axis=1)
-    triples = []
-    for i, count in enumerate(rng.multinomial(n, fit.p / fit.p.sum())):
-        spots = rng.random((3, count))
-        views = zip((own[i], near[i], near[i]), spots, strict=True)
-        triples.append([np.searchsorted(v, spot * v[-1], side="right") for v, spot in views])
-    return np.concatenate(triples, axis=1).T
+def _checked_S(S: Any, K: int) -> tuple[str, np.ndarray | None]:
+    """The kind of S, and the matrix if it is given."""
+    if isinstance(S, str):
+        if S not in ("one number", "estimate"):
+            raise LabelNoiseError(
+                f"Expected S to be a number, a matrix, 'one number' or 'estimate', but S = {S!r}"
+            )
+        return S, None
+    try:
+        matrix = np.asarray(S, float)
+    except (TypeError, ValueError) as error:
+        raise LabelNoiseError(
+            f"Expected S to be a number, a matrix, 'one number' or 'estimate', but it cannot be "
+            f"read as numbers: {error}"
+        ) from error
+    if matrix.ndim == 0:
+        return "given", one_number(float(matrix), K)
+    if matrix.shape != (K, K):
+        raise LabelNoiseError(
+            f"Expected S of shape ({K}, {K}), a row and a column for each class, but its shape "
+            f"is {matrix.shape}"
+        )
+    sums = matrix.sum(axis=1)
+    if not (matrix >= 0).all() or not (np.abs(sums - 1) <= _ROW_SUM_TOLERANCE).all():
+        row = int(np.argmax((matrix < 0).any(axis=1) | ~(np.abs(sums - 1) <= _ROW_SUM_TOLERANCE)))
+        raise LabelNoiseError(
+            f"Expected the rows of S to be probabilities that sum to 1 (S[i, j] is the chance "
+            f"that a neighbour of a true i is a true j), but row {row} is "
+            f"{np.round(matrix[row], 4).tolist()}: is S transposed, or not normalised?"
+        )
+    others = (matrix - np.diag(np.diag(matrix))).max(axis=1)
+    weak = np.flatnonzero(np.diag(matrix) <= others)
+    if len(weak):
+        raise LabelNoiseError(
+            f"Expected the largest entry of each row of S on its diagonal (with one number e: "
+            f"e < 1/K), but S[{weak[0]}, {weak[0]}] = {matrix[weak[0], weak[0]]:.4g} and another "
+            f"entry of the row is {others[weak[0]]:.4g}: such neighbours do not tell the class"
+        )
+    return "given", matrix / sums[:, None]
