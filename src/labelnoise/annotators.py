@@ -7,6 +7,7 @@ through the same consensus and solver; from there the likelihood of all labels i
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from labelnoise._agreement import (
     check_overlap,
     check_triples,
 )
-from labelnoise._errors import LabelNoiseError
+from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import (
     Estimator,
     Stored,
@@ -36,10 +37,12 @@ from labelnoise._estimator import (
 )
 from labelnoise._labels import encode_labels
 from labelnoise.diagnostics import Diagnostics, check_solution
-from labelnoise.hoc import confusion_lines
+from labelnoise.examples import can_refine
+from labelnoise.hoc import HOC
 from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
 from labelnoise.solvers import class_order, solve
 from labelnoise.solvers.latent import LatentClasses, label_triples, solve_latent
+from labelnoise.summary import confusion_lines
 
 _LARGEST_LISTED = 10
 _SMALLEST_CHANCE = 0.01  # in judging which class is which
@@ -167,8 +170,9 @@ class AnnotatorHOC(Estimator):
             The label of each example (row) by each annotator (column): numbers or strings.
             None and NaN are missing.
         X : array of shape (N, d), optional
-            Representations, with which examples that have only one or two labels are given
-            one of their nearest neighbour's.
+            Representations. With ten examples for each class, a model of the clean class takes the
+            place of the class prior; with fewer, examples that have only one or two labels are
+            given one of their nearest neighbour's.
         neighbors : int array of shape (N, k) or sparse array of shape (N, N), optional
             The same with neighbours found elsewhere; the first of each row that is labelled, and
             of another source, is used.
@@ -316,14 +320,42 @@ class AnnotatorHOC(Estimator):
         expect_shrinkage(self.shrinkage)
         occurring = expect_two_classes(classes, given)
         views, near = given, None
-        if X is not None or neighbors is not None:
+        est = None if X is None else self._hoc(given, classes, X, neighbors, sources)
+        if est is None and (X is not None or neighbors is not None):
             source = source_numbers(sources, len(given))
             near = self._neighbor_view(given, X, neighbors, source)
             if (near >= 0).any():
                 views = np.column_stack([given, near])
-        _expect_triples(given, views, near is not None)
+        if est is None:
+            _expect_triples(given, views, near is not None)
         self.classes_, self.annotators_ = classes, annotators
-        self._solve(views, occurring)
+        self._solve(views, occurring, est)
+
+    def _hoc(
+        self, given: np.ndarray, classes: np.ndarray, X: Any, neighbors: Any, sources: Any
+    ) -> HOC | None:
+        """The model of the clean class from one label of each example; annotators take turns.
+
+        None where there is too little for a model.
+        """
+        X = self._features(X)
+        if len(X) != len(given):
+            raise LabelNoiseError(
+                f"Expected as many rows of labels as of X, but X has {len(X)} rows and "
+                f"labels {len(given)}"
+            )
+        count = (given >= 0).sum(axis=1)
+        turn = 1 + np.arange(len(given)) % np.maximum(count, 1)
+        chosen = (np.cumsum(given >= 0, axis=1) == turn[:, None]).argmax(axis=1)
+        label = given[np.arange(len(given)), chosen]
+        if not can_refine(X, label, len(classes)):
+            return None
+        y = [classes[k] if k >= 0 else None for k in label]
+        est = HOC(metric=self.metric, classes=classes)
+        with warnings.catch_warnings():  # its findings are about one label of each example
+            warnings.simplefilter("ignore", LabelNoiseWarning)
+            est.fit(X, y, neighbors=neighbors, sources=sources)
+        return None if est.clean_class_ is None else est
 
     def _neighbor_view(
         self, views: np.ndarray, X: Any, neighbors: Any, source: np.ndarray | None
@@ -358,8 +390,11 @@ class AnnotatorHOC(Estimator):
         result[short] = around[np.arange(len(short)), chosen]
         return result
 
-    def _solve(self, views: np.ndarray, occurring: np.ndarray) -> None:
-        """Fit labels (N, A), with a neighbour's in one more column where those are used."""
+    def _solve(self, views: np.ndarray, occurring: np.ndarray, est: HOC | None = None) -> None:
+        """Fit labels (N, A), with a neighbour's in one more column where those are used.
+
+        With a `HOC` of one label of each example, its model of the clean class is the prior.
+        """
         A, names, size = len(self.annotators_), self.annotators_, len(self.classes_)
         own, completed = views[:, :A], views.shape[1] > A
         group = np.arange(A) if self.per_annotator else np.zeros(A, int)
@@ -370,9 +405,20 @@ class AnnotatorHOC(Estimator):
         K, inside = len(occurring), np.ix_(occurring, occurring)
         number = np.full(size + 1, -1)
         number[occurring] = np.arange(K)
-        model = LatentClasses(number[views], group, K)
-        consensus = label_triples(views, size)
+        clean = None
+        if est is not None:
+            data, T = est.examples_, est.transition_matrix_
+            clean = np.tile(est.class_prior_, (len(views), 1))
+            labelled = data.labels >= 0
+            known = est.clean_class_.posterior / np.maximum(T.T[data.labels[labelled]], 1e-12)
+            clean[data.rows[labelled]] = known / known.sum(axis=1, keepdims=True)
+            clean = clean[:, occurring]
+        model = LatentClasses(number[views], group, K, clean)
+        consensus = label_triples(views, size) if est is None else est.consensus_
         solution = solve(consensus)
+        if est is not None:
+            ends = est.transition_matrix_, est.class_prior_
+            solution = replace(solution, transition_matrix=ends[0], class_prior=ends[1])
         start = solution.transition_matrix[inside], solution.class_prior[occurring]
         strength = None if self.shrinkage == "auto" else float(self.shrinkage)
         fit, self.shrinkage_ = solve_latent(model, *start, is_shrunk, strength)
@@ -386,6 +432,8 @@ class AnnotatorHOC(Estimator):
         else:
             pooled = fit.matrices[0]
             order = class_order(pooled, fit.prior)
+        if est is not None:  # features tell which class is which
+            order = np.arange(K)
 
         def whole(matrices: np.ndarray) -> np.ndarray:
             result = np.broadcast_to(np.eye(size), (*matrices.shape[:-2], size, size)).copy()
@@ -412,7 +460,8 @@ class AnnotatorHOC(Estimator):
             start=fit.start,
         )
         findings = check_solution(consensus, solution, self.classes_)
-        findings.append(check_triples(views, consensus.n_centers, completed))
+        if est is None:
+            findings.append(check_triples(views, consensus.n_centers, completed))
         if completed:
             findings.append(check_neighbors(views[:, A], matrices[-1], solution))
         if self.per_annotator:

@@ -19,6 +19,7 @@ from labelnoise._estimator import (
     warn_of,
 )
 from labelnoise._labels import class_names
+from labelnoise.agreement import NeighborAgreement, neighbor_agreement
 from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import (
@@ -143,6 +144,7 @@ class HOC(FittedEstimate):
         "transition_matrix": Stored("KK"),
         "triples_transition_matrix": Stored("KK"),
     }
+    agreement_: NeighborAgreement | None = None
     diagnostics_: Diagnostics
     _saved_interval: ConfidenceInterval | None = None
 
@@ -282,6 +284,8 @@ class HOC(FittedEstimate):
         self._solve(consensus, classes, notes, stage("solving"))
         if near is not None and neighbors is None:
             self._check_search()
+        if near is not None and near.distances is not None:
+            self.agreement_ = neighbor_agreement(near, labels)
         if near is not None and self._refines(weight):
             self._refine(stage("refining"))
         warn_of(self.diagnostics_, stacklevel=4)
@@ -438,7 +442,7 @@ class HOC(FittedEstimate):
             return interval
         return clean_class_interval(found, data.labels[data.labels >= 0], level, interval)
 
-    def diagnose(self) -> Diagnostics:
+    def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
 
         Which rows of T the data pin down, and for which the paper's Theorem 2 holds.

@@ -11,11 +11,19 @@ from scipy.stats import binom, norm
 from sklearn.utils.validation import check_is_fitted
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._estimator import Stored, expect_one_of, expect_whole, source_numbers, warn_of
+from labelnoise._estimator import (
+    Stored,
+    all_at_once,
+    expect_one_of,
+    expect_whole,
+    source_numbers,
+)
 from labelnoise._labels import encode_labels
 from labelnoise.diagnostics import Diagnostics, Finding
-from labelnoise.hoc import HOC, ManyMatrices, Progress
+from labelnoise.clean_class import transition_given
+from labelnoise.hoc import HOC, Progress
 from labelnoise.neighbors import METRICS, Points, nearest_neighbors
+from labelnoise.parts import ManyMatrices
 from labelnoise.scores import transition_error, true_transition_matrix
 from labelnoise.solvers.local import LocalProblems, half_priors, solve_local, solve_local_paper
 
@@ -50,9 +58,10 @@ class LocalHOC(ManyMatrices):
 
     Noise that depends on the example is nearly the same for similar examples. A random example
     that no local data set holds yet becomes a centre, and its `local_size` nearest form a local
-    data set. HOC runs on each. A neighbourhood holds few classes, and says nothing about the
-    rows of the others. So each row is blended with that of the global T, by the local share of
-    its class.
+    data set. Its T follows from the one model of the clean class, each row shrunk to that of the
+    global T by as much as explains best how far neighbourhoods differ. With refine=False HOC runs
+    on the triples of each local data set, and rows are blended with the global T by the local
+    share of their class, as in the paper.
 
     Parameters
     ----------
@@ -61,6 +70,8 @@ class LocalHOC(ManyMatrices):
         all.
     local_size : int, default=250
         How many nearest examples a centre brings along.
+    refine : bool, default=True
+        As for `HOC`. The settings from `solver` to `sparsity` are for False.
     solver : {"likelihood", "paper"}, default="likelihood"
         The likelihood starts from the global T. "paper" is the sum of norms, by 501 steps of
         Adam from the public code's start, and blends with the T of `HOC.paper`. All local
@@ -126,6 +137,7 @@ class LocalHOC(ManyMatrices):
         *,
         n_local: int = 300,
         local_size: int = 250,
+        refine: bool = True,
         solver: str = "likelihood",
         n_rounds: int | None = None,
         sample_size: int | None = None,
@@ -138,6 +150,7 @@ class LocalHOC(ManyMatrices):
     ) -> None:
         self.n_local = n_local
         self.local_size = local_size
+        self.refine = refine
         self.solver = solver
         self.n_rounds = n_rounds
         self.sample_size = sample_size
@@ -153,9 +166,10 @@ class LocalHOC(ManyMatrices):
         """Give the paper's settings for "cifar10" or "cifar100", with its objective."""
         if name not in _PAPER:
             raise LabelNoiseError(f"Expected one of {tuple(_PAPER)}, but name = {name!r}")
-        chosen: dict[str, Any] = {"solver": "paper", **_PAPER[name], **settings}
+        chosen: dict[str, Any] = {"refine": False, "solver": "paper", **_PAPER[name], **settings}
         return cls(**chosen)
 
+    @all_at_once
     def fit(
         self, X: Any, y: Any = None, *, sources: Any = None, progress: Progress | None = None
     ) -> LocalHOC:
@@ -186,24 +200,29 @@ class LocalHOC(ManyMatrices):
             )
         X, labels = (X if len(rows) == n else X[rows]), labels[rows]
         source = None if source is None else source[rows]
-        inside = None if self.n_rounds is None else np.empty((0, 3), np.intp)
-        if inside is None:
-            step = None if progress is None else lambda *at: progress("neighbors", *at)
-            near = nearest_neighbors(X, 2, self.metric, sources=source, progress=step).indices
-            inside = np.column_stack([np.arange(len(X)), near])
-        self.global_ = self._fit_global(X, labels, inside[:, 1:], classes, notes)
+        est = self._global(classes)
+        self.global_ = est.fit(X, classes[labels], sources=source, progress=progress)
+        if est.examples_.near is None:
+            near = nearest_neighbors(X, 2, self.metric).indices
+        else:
+            near = est.examples_.near.indices[:, :2]
+        inside = np.column_stack([np.arange(len(X)), near])
 
         rng = np.random.default_rng(self.random_state)
         points = Points(X, self.metric)
         members, nearer, first = self._cover(points, rng)
-        if self.n_rounds is None:
-            around = inside[members]
-            which, triples = np.repeat(np.arange(self.n_local), members.shape[1]), labels[around]
-            triples = triples.reshape(-1, 3)
+        which = np.repeat(np.arange(self.n_local), members.shape[1])
+        around, triples = inside[members], labels[inside[members]].reshape(-1, 3)
+        if est.clean_class_ is not None:
+            known, own = est.clean_class_.posterior[members.ravel()], labels[members.ravel()]
+            found = transition_given(known, own, est.transition_matrix_, which, self.n_local)
+            T, p = found.transition_matrices, found.mass / members.shape[1]
+            self.transition_matrices_ = T
         else:
-            around, which, triples = self._rounds(points, members, labels, rng)
-        T, p = self._solve(which, triples, K, rng)
-        self.transition_matrices_ = blend(T, p, self.global_.transition_matrix_, self.zeta)
+            if self.n_rounds is not None:
+                around, which, triples = self._rounds(points, members, labels, rng)
+            T, p = self._solve(which, triples, K, rng)
+            self.transition_matrices_ = blend(T, p, est.transition_matrix_, self.zeta)
         self.classes_, self.class_priors_ = classes, p
         self.members_ = rows[members]
         self.assignment_ = np.full(n, -1)
@@ -217,23 +236,11 @@ class LocalHOC(ManyMatrices):
         )
         return self
 
-    def _fit_global(
-        self,
-        X: np.ndarray,
-        labels: np.ndarray,
-        neighbors: np.ndarray,
-        classes: np.ndarray,
-        notes: list[Finding],
-    ) -> HOC:
-        """The T of all data: of `HOC.paper` where the paper's procedure is asked for."""
+    def _global(self, classes: np.ndarray) -> HOC:
+        """The estimate of all data: `HOC.paper` where the paper's procedure is asked for."""
         if self.n_rounds is not None and self.solver == "paper":
-            est = HOC.paper(metric=self.metric, classes=classes, random_state=self.random_state)
-            return est.fit(X, classes[labels])
-        if self.n_rounds is not None:
-            neighbors = nearest_neighbors(X, 2, self.metric).indices
-        est = self._solve_global(labels, neighbors, classes, notes)
-        warn_of(est.diagnostics_)
-        return est
+            return HOC.paper(metric=self.metric, classes=classes, random_state=self.random_state)
+        return HOC(refine=self.refine, metric=self.metric, classes=classes)
 
     def transition_for(self, index: Any) -> np.ndarray:
         """Give the T of an example, (K, K), or of several, (n, K, K), by row number.
@@ -477,11 +484,15 @@ def local_errors(est: LocalHOC, clean: Any, y: Any) -> np.ndarray:
     codes = [encode_labels(labels, est.classes_, est.unlabeled)[0] for labels in (clean, y)]
     both = (codes[0] >= 0) & (codes[1] >= 0)
     overall = true_transition_matrix(codes[0][both], codes[1][both], K)
+    matrices = est.transition_matrices_
+    if est.global_.clean_class_ is not None:  # then they are shrunk, and not yet blended
+        own = matrices, est.class_priors_
+        matrices = blend(*own, est.global_.transition_matrix_, est.zeta)
     result = np.empty(len(est.members_))
     for number, inside in enumerate(est.members_):
         inside = inside[both[inside]]
         truth = true_transition_matrix(codes[0][inside], codes[1][inside], K)
         prior = np.bincount(codes[0][inside], minlength=K) / max(len(inside), 1)
         truth = blend(truth[None], prior[None], overall, est.zeta)[0]
-        result[number] = transition_error(est.transition_matrices_[number], truth)
+        result[number] = transition_error(matrices[number], truth)
     return result

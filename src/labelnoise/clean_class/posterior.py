@@ -8,7 +8,11 @@ belongs to T*. Its sums over examples add up over shards.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+
+from labelnoise.solvers.rows import concentration, normalised
 
 STEPS = 100  # of EM; of the fit to a given joint
 
@@ -49,32 +53,53 @@ def tilted(posterior: np.ndarray, labels: np.ndarray, joint: np.ndarray) -> np.n
     return result
 
 
+class PartMatrices(NamedTuple):
+    """T of each part of the data, given h."""
+
+    transition_matrices: np.ndarray
+    """(G, K, K), drawn to the T of all data by `worth`."""
+    unshrunk: np.ndarray
+    """(G, K, K) from each part's own data."""
+    mass: np.ndarray
+    """(G, K) expected examples of each class in each part."""
+    worth: np.ndarray
+    """(K,) how many examples of a class the T of all data counts for."""
+
+
 def transition_given(
     posterior: np.ndarray,
     labels: np.ndarray,
     T: np.ndarray,
-    prior_labels: float | np.ndarray = 0.0,
-    weights: np.ndarray | None = None,
-    start: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """T (K, K) and class mass (K,) of these examples, given the posterior (N, K) that T leads to.
+    part: np.ndarray,
+    n_parts: int,
+    worth: float | np.ndarray | None = None,
+) -> PartMatrices:
+    """T of each part (N,) of the examples, given the posterior (N, K) that T leads to.
 
-    By EM, from T. For each class, T counts as `prior_labels` labels beside the examples.
+    By EM from T. For each class, T counts as `worth` examples beside the part's own; by default
+    as many as explain best how much the parts differ (empirical Bayes).
     """
     K = len(T)
     known = posterior / np.maximum(T.T[labels], 1e-12)
-    weights = np.ones(len(labels)) if weights is None else weights
-    prior = np.broadcast_to(np.asarray(prior_labels, float), (K,))[:, None]
-    found = T if start is None else start
-    for _ in range(STEPS):
-        q = known * found.T[labels]
-        q *= (weights / np.maximum(q.sum(axis=1), 1e-300))[:, None]
-        joint = counted_joint(q, labels, K)
-        counted = joint + prior * T
-        mass = counted.sum(axis=1, keepdims=True)
-        new = np.where(mass > 0, counted / np.where(mass > 0, mass, 1), T)
-        moved = np.abs(new - found).max()
-        found = new
-        if moved < 1e-6:
-            break
-    return found, joint.sum(axis=1)
+    cell = part * K + labels
+
+    def fitted(prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = np.repeat(T[None], n_parts, axis=0)
+        for _ in range(STEPS):
+            q = known * found[part, :, labels]
+            q /= np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
+            columns = [np.bincount(cell, q[:, k], n_parts * K) for k in range(K)]
+            joint = np.stack(columns, axis=1).reshape(n_parts, K, K).transpose(0, 2, 1)
+            new = normalised(joint + prior[:, None] * T, T)
+            moved = np.abs(new - found).max()
+            found = new
+            if moved < 1e-6:
+                break
+        return found, joint
+
+    unshrunk, joint = fitted(np.zeros(K))
+    if worth is None:
+        worth = concentration(joint, normalised(joint.sum(axis=0), T))
+    worth = np.broadcast_to(np.asarray(worth, float), (K,))
+    found, joint = fitted(worth)
+    return PartMatrices(found, unshrunk, joint.sum(axis=2), worth)

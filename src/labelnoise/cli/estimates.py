@@ -324,7 +324,7 @@ def suspects(
 
         est = HOC(**settings, n_neighbors=neighbors).fit(X.array, y.array, progress=show)
         show("judging the labels", 0, 0)
-        found = est.suspects(known)
+        found = est.suspects()
         show("judging the labels", 1, 1)
     kept = (found.probability >= threshold).nonzero()[0][:top]
     table: dict[str, Any] = {"row": found.index[kept]}

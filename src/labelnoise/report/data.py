@@ -16,7 +16,7 @@ from scipy.spatial.distance import squareform
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._files import write_then_rename
-from labelnoise.assumptions import NeighborAgreement
+from labelnoise.agreement import NeighborAgreement
 from labelnoise.diagnostics import Finding
 from labelnoise.intervals import ConfidenceInterval
 

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 import labelnoise
 from labelnoise.encoders import _module
-from labelnoise.hoc import _quick_interval
 from labelnoise.report.data import (
     Report,
     Suspect,
@@ -24,9 +23,10 @@ from labelnoise.report.data import (
     Variation,
     off_diagonal,
 )
+from labelnoise.summary import quick_interval
 
 if TYPE_CHECKING:
-    from labelnoise.cleaning import Suspects
+    from labelnoise.suspects import Suspects
     from labelnoise.local import LocalHOC
 
 _IMAGES_EXTRA = '"labelnoise[images]"'
@@ -34,7 +34,6 @@ _MOST_SUSPECTS = 300
 _MOST_CHARACTERS = 400  # of a text
 _THUMBNAIL = 96  # pixels
 _SHARP = 32  # pixels, up to which a picture is kept as it is
-_NOTABLE = 0.25  # relative difference of two noise rates that calls for a word
 
 
 def report_of(
@@ -74,14 +73,14 @@ def report_of(
         noise_rate=overall.noise_rate_,
         estimator=type(est).__name__,
         findings=tuple(overall.diagnostics_),
-        interval=_quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
+        interval=quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
         n_examples=n,
         label_shares=None if counts is None else counts / counts.sum(),
         agreement=getattr(overall, "agreement_", None),
         variation=_variation(est),
         suspects=None
         if suspects is None
-        else _list(suspects, overall.noise_rate_, names, images, texts),
+        else _list(suspects, names, images, texts),
         truth=truth,
         how=_how(est) | dict(how or {}),
     )
@@ -127,13 +126,13 @@ def _words(names: np.ndarray) -> tuple[str, ...]:
 
 def _label_counts(est: Any) -> np.ndarray | None:
     """(K,) how many examples have each label; None of a loaded estimate."""
-    if getattr(est, "_data", None):
-        labels = est._data["labels"]
+    if getattr(est, "examples_", None) is not None:
+        labels = est.examples_.labels
         return np.bincount(labels[labels >= 0], minlength=len(est.classes_))
     return est.consensus_.label_counts() if hasattr(est, "consensus_") else None
 
 
-def _list(found: Suspects, noise_rate: float, names: Any, images: Any, texts: Any) -> SuspectList:
+def _list(found: Suspects, names: Any, images: Any, texts: Any) -> SuspectList:
     rows = []
     for number in range(min(len(found), _MOST_SUSPECTS)):
         row = int(found.index[number])
@@ -149,9 +148,7 @@ def _list(found: Suspects, noise_rate: float, names: Any, images: Any, texts: An
             )
         )
     share = found.expected_errors / max(found.n_labels, 1)
-    note = f"By features and labels, {share:.1%} of {found.n_labels:,} labels are wrong."
-    if abs(noise_rate - share) > _NOTABLE * share:
-        note += f" (The {noise_rate:.1%} above follow from the labels of neighbours alone.)"
+    note = f"{share:.1%} of {found.n_labels:,} labels are probably wrong."
     return SuspectList(tuple(rows), len(found), note)
 
 

@@ -49,8 +49,13 @@ class LatentClasses:
     log-likelihoods of the classes are one sparse product and an M-step another.
     """
 
-    def __init__(self, views: np.ndarray, group: np.ndarray, K: int) -> None:
-        """Take class numbers (N, A), -1 where missing, and each column's group (A,)."""
+    def __init__(
+        self, views: np.ndarray, group: np.ndarray, K: int, clean: np.ndarray | None = None
+    ) -> None:
+        """Take class numbers (N, A), -1 where missing, and each column's group (A,).
+
+        `clean` (N, K) is P(class | features), which then takes the place of the class prior.
+        """
         self.K = K
         self.n_groups = int(group.max()) + 1
         row, column = np.nonzero(views >= 0)
@@ -63,6 +68,10 @@ class LatentClasses:
         _, first, self.row, weight = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
+        if clean is not None:  # each example has a prior of its own
+            first = self.row = np.arange(len(views))
+            weight = np.ones(len(views))
+        self.clean = None if clean is None else np.log(np.maximum(clean, _SMALLEST_CHANCE))
         self.labels = sp.csr_array(labels[first])
         self.transposed = sp.csr_array(self.labels.T)
         # Who has no label says nothing, of the prior either.
@@ -71,7 +80,8 @@ class LatentClasses:
     def posterior(self, matrices: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
         """(U, K) P(class | labels) of each distinct row, and the log-likelihood of all."""
         logs = np.log(np.maximum(matrices, _SMALLEST_CHANCE)).transpose(0, 2, 1)
-        joint = self.labels @ logs.reshape(-1, self.K) + np.log(np.maximum(prior, 1e-300))
+        before = np.log(np.maximum(prior, 1e-300)) if self.clean is None else self.clean
+        joint = self.labels @ logs.reshape(-1, self.K) + before
         total = logsumexp(joint, axis=1)
         return np.exp(joint - total[:, None]), float(self.weight @ total)
 
@@ -162,7 +172,9 @@ def solve_latent(
     """
     shrunk = np.where(is_shrunk, 1.0 if strength is None else strength, 0.0)[:, None, None]
     starts = [model.start(np.repeat(T[None], model.n_groups, axis=0), p, "triples")]
-    tried = [model.em(start, shrunk, _START_STEPS) for start in [*starts, *model.votes()]]
+    if model.clean is None:
+        starts += model.votes()
+    tried = [model.em(start, shrunk, _START_STEPS) for start in starts]
     fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
     if strength is None and is_shrunk.any():
         for _ in range(_SHRINKAGE_ROUNDS):
