@@ -312,7 +312,9 @@ def all_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
     def fitted(self: Any, *args: Any, **options: Any) -> Any:
         fresh = type(self)(**self.get_params(deep=False))
         fit(fresh, *args, **options)
-        self.__dict__.clear()
+        for name in list(self.__dict__):
+            if name.endswith("_") or (name.startswith("_") and hasattr(type(self), name)):
+                del self.__dict__[name]
         self.__dict__.update(fresh.__dict__)
         return self
 

@@ -91,7 +91,8 @@ class FittedEstimate(Estimator):
 
     def predict(self, X: Any = None, y: Any = None) -> np.ndarray:
         """Give the most probable clean class (M,): see `predict_proba`."""
-        return self.classes_[self.predict_proba(X, y).argmax(axis=1)]
+        chosen = self.predict_proba(X, y).argmax(axis=1)
+        return self.classes_[chosen]
 
     def suspects(self) -> Suspects:
         """Rank the labels that are probably wrong, each with its probability and a suggestion.

@@ -26,6 +26,7 @@ from labelnoise.neighbors import METRICS
 from labelnoise.parts import ManyMatrices
 from labelnoise.solvers.rows import concentration, normalised
 
+_EM_STEPS = 50
 _LEAST_EXPECTED = 3  # labels expected of an entry, from which on it is compared
 
 
@@ -168,7 +169,7 @@ class GroupHOC(ManyMatrices):
         use = data.labels >= 0
         part, own, worth = group[data.rows[use]], data.labels[use], self._worth()
         if est.clean_class_ is not None:
-            known = est.clean_class_.posterior
+            known = _of_groups(est.clean_class_.posterior, own, T, part, len(names))
             found = transition_given(known, own, T, part, len(names), worth)
             self.transition_matrices_, self.unshrunk_matrices_, mass, worth = found
         else:
@@ -399,6 +400,28 @@ class _Entry:
     column: int
     p_value: float
     deviations: float  # of the excess, in standard errors
+
+
+def _of_groups(
+    posterior: np.ndarray, labels: np.ndarray, T: np.ndarray, part: np.ndarray, n_parts: int
+) -> np.ndarray:
+    """The posterior where each group has class shares of its own, found by EM.
+
+    Where classes overlap, an example of a group with more cats is more probably a cat.
+    """
+    before = posterior.mean(axis=0)
+    shares = np.tile(before, (n_parts, 1))
+    size = np.bincount(part, minlength=n_parts)[:, None]
+    for _ in range(_EM_STEPS):
+        own = posterior * (shares / np.maximum(before, 1e-300))[part]
+        own /= np.maximum(own.sum(axis=1, keepdims=True), 1e-300)
+        columns = [np.bincount(part, column, n_parts) for column in own.T]
+        new = np.stack(columns, axis=1) / np.maximum(size, 1)
+        moved = np.abs(new - shares).max()
+        shares = new
+        if moved < 1e-4:
+            break
+    return own
 
 
 def _compare(

@@ -485,7 +485,7 @@ def local_errors(est: LocalHOC, clean: Any, y: Any) -> np.ndarray:
     both = (codes[0] >= 0) & (codes[1] >= 0)
     overall = true_transition_matrix(codes[0][both], codes[1][both], K)
     matrices = est.transition_matrices_
-    if est.global_.clean_class_ is not None:  # then they are shrunk, and not yet blended
+    if est.refine:  # then they are shrunk, and not blended
         own = matrices, est.class_priors_
         matrices = blend(*own, est.global_.transition_matrix_, est.zeta)
     result = np.empty(len(est.members_))
