@@ -21,6 +21,7 @@ from labelnoise.clean_class.evidence import Evidence
 from labelnoise.clean_class.model import Dependence, Model, explained, fit
 
 SHOWN = 6.5  # log-likelihood gained by b and c: by chance in 1 of 700
+LEAST_EFFECT = 0.15  # of b or c: with very many examples, misfit gains as much likelihood
 CLEAREST_SHARE = 0.05  # of each class's examples
 CLEAR = 0.9  # chance that they are of their class
 FLAT = 0.02  # relative fall of neighbours' agreement, from ranks 1-2 to the furthest third
@@ -34,6 +35,8 @@ class Case:
     """Log-likelihood gained if noise may depend on the example."""
     b: float
     """Logarithm of the odds of a wrong label at the least clear example over the clearest."""
+    c: float
+    """Power of the probability of a class in the odds of its label, where it is wrong."""
     clearest: float
     """Chance that a class's clearest examples are of it, for the class with the least."""
     fall: float
@@ -44,7 +47,7 @@ class Case:
     @property
     def depends(self) -> bool:
         """Whether the labels show that noise depends on the example."""
-        return self.gain > SHOWN
+        return self.gain > SHOWN and max(self.b, self.c) > LEAST_EFFECT
 
     @property
     def clear(self) -> bool:
@@ -67,7 +70,7 @@ def decide(
             h, posterior = explained(data, model)
     mass = data.arrays.get(posterior.sum(axis=1, dtype=data.arrays.xp.float64))
     clearest = _clearest(data.arrays.get(h), mass)
-    case = Case(gain, depending.b, clearest, fall, 0.0)
+    case = Case(gain, depending.b, depending.c, clearest, fall, 0.0)
     if case.depends:
         right = data.arrays.get(posterior[data.labels, np.arange(len(data.labels))])
         flat = fall < FLAT and case.b > 0
