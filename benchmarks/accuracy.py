@@ -42,7 +42,7 @@ from labelnoise.baselines import (
     transition_layer,
     volume_minimising,
 )
-from labelnoise.clean_class.evidence import SCALES
+from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
@@ -210,7 +210,7 @@ def run(what: str, minutes: float, names: list[str], jobs: int, only: list[str])
     # Processes are forked, with data and neighbours in their memory already.
     for features in dict.fromkeys(cell.features for cell in missing):
         X, _, _ = data(features)
-        examples.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        examples.nearest_neighbors(X, min(VOTERS, len(X) - 1), "cosine")
         print(features, X.shape, flush=True)
     context = mp.get_context("fork")
     with context.Pool(jobs, threadpool_limits, (1,)) as pool:
@@ -270,7 +270,7 @@ def times() -> None:
         labels = noisy_labels(cell.features, cell.noise, cell.seed)
         K = int(y.max()) + 1
         P = noisy_posteriors(X, labels, K)
-        examples.nearest_neighbors(X, min(SCALES[-1], len(X) - 1), "cosine")
+        examples.nearest_neighbors(X, min(VOTERS, len(X) - 1), "cosine")
         row = found.setdefault(f"{features}: {len(X):,} x {X.shape[1]}, K={K}", {})
         for name, estimate in ESTIMATORS.items():
             begin = time.perf_counter()

@@ -133,9 +133,7 @@ class Consensus:
         return cls._of(*found, n_classes, n_centers, ordered)
 
     @classmethod
-    def from_labels(
-        cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False
-    ) -> Consensus:
+    def from_labels(cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False) -> Consensus:
         """Count triples that are given: three labels of each example, as an (N, 3) array.
 
         Rows with an unlabelled (-1) member are not counted.
@@ -199,9 +197,7 @@ class Consensus:
                 progress(done + 1, n_rounds)
         if neighbors_in == "all":
             found = nearest_neighbors(X, 2, metric).indices
-            result = cls.from_neighbors(
-                labels, found, n_classes, center_weight=times, ordered=True
-            )
+            result = cls.from_neighbors(labels, found, n_classes, center_weight=times, ordered=True)
         n_centers = int(((times > 0) & (labels >= 0)).sum())
         return replace(result, n_centers=n_centers)
 

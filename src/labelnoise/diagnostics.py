@@ -194,9 +194,7 @@ def check_clean_class(found: CleanClass) -> list[Finding]:
         f"the model, and T may be far off."
     )
     remedy = "Use features in which classes lie further apart, or have a hundred labels verified."
-    clear = Finding(
-        "clear", case.clear, case.clearest, sentence, "", "" if case.clear else remedy
-    )
+    clear = Finding("clear", case.clear, case.clearest, sentence, "", "" if case.clear else remedy)
     return [dependence, clear]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from labelnoise._arrays import HOST
 from labelnoise._errors import LabelNoiseError
 from labelnoise.clean_class import CleanClass, counted_joint, fit_clean_class, tilted
-from labelnoise.clean_class.evidence import SCALES
+from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.neighbors import Neighbors, chosen_device, given_neighbors, nearest_neighbors
 
 LEAST_EXAMPLES = 10  # for each class, on average, for a model of the clean class
@@ -59,14 +59,14 @@ def neighbors_of(
 ) -> Neighbors:
     """One search at the largest k that anything needs; of given neighbours as many as serve."""
     if given is not None:
-        for most in (*SCALES[:0:-1], k) if refine else (k,):
+        for most in (VOTERS, VOTERS // 3, k) if refine else (k,):
             try:
                 return given_neighbors(given, len(labels), max(k, most), labels >= 0, sources)
             except LabelNoiseError:
                 if most == k:
                     raise
     others = len(labels if sources is None else np.unique(sources)) - 1
-    k = max(k, min(SCALES[-1], others)) if refine else k
+    k = max(k, min(VOTERS, others)) if refine else k
     return nearest_neighbors(X, k, metric, sources=sources, progress=progress, **how)
 
 
@@ -85,7 +85,7 @@ def clean_class_of(
     labels, near, sources = data.labels[use], data.near, data.sources
     if not can_refine(data.X, labels, len(of_triples[1])):
         return None
-    if near is None or near.indices.shape[1] < min(SCALES[1], len(use) - 1):
+    if near is None or near.indices.shape[1] < min(VOTERS // 3, len(use) - 1):
         how = {"search": search, "device": device, "sources": sources}
         near = neighbors_of(data.X, data.labels, 2, metric, refine=True, **how)
     number = np.full(len(data.labels), -1)

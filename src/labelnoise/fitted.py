@@ -12,7 +12,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import Estimator
 from labelnoise._labels import encode_labels
 from labelnoise.clean_class import CleanClass
-from labelnoise.clean_class.evidence import SCALES
+from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.examples import Examples, clean_class_of, posterior_by_triples
 from labelnoise.suspects import Suspects, find_suspects
 
@@ -74,7 +74,7 @@ class FittedEstimate(Estimator):
         X = self._features(X, reset=False)
         fitted = self.examples_.X[self.examples_.labels >= 0]
         search = NearestNeighbors(algorithm="brute", metric=self.metric).fit(fitted)
-        near = search.kneighbors(X, min(SCALES[-1], len(fitted)), return_distance=False)
+        near = search.kneighbors(X, min(VOTERS, len(fitted)), return_distance=False)
         clean = model.predict_proba(X, near).astype(np.float64)
         clean /= clean.sum(axis=1, keepdims=True)
         if y is None:
@@ -116,9 +116,7 @@ class FittedEstimate(Estimator):
         """
         posterior, data = self.predict_proba(), self.examples_
         labelled = data.labels >= 0
-        return find_suspects(
-            posterior, data.labels[labelled], self.classes_, data.rows[labelled]
-        )
+        return find_suspects(posterior, data.labels[labelled], self.classes_, data.rows[labelled])
 
     def _clean_class(self) -> CleanClass | np.ndarray:
         """The model behind T; where T is the triples' own, one that adds up to it."""

@@ -23,6 +23,7 @@ from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.neighbors import given_neighbors
+
 _MOST_ENTRIES = 11_000  # their information matrix is 1 GB, and two of them are needed
 _ZERO_LABELS = 0.1  # an entry that stands for fewer labels than this is on the boundary
 _NEGLIGIBLE = 1e-6  # chance of a class
@@ -190,8 +191,7 @@ class _Centres:
     def of(cls, consensus: Consensus, labels: Any, neighbors: Any, center_weight: Any) -> _Centres:
         if labels is None or neighbors is None:
             raise LabelNoiseError(
-                "Expected both labels and neighbors, which belong together, but "
-                "one of them is None"
+                "Expected both labels and neighbors, which belong together, but one of them is None"
             )
         labels, n, K = np.asarray(labels), len(labels), consensus.n_classes
         k = np.shape(neighbors)[1] if np.ndim(neighbors) == 2 else 2

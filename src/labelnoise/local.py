@@ -418,9 +418,7 @@ def check_noise_clusterability(
         excess = own - (share * (share @ T[number])).sum(axis=1)
         effect = np.where(inner, excess / max(inner.sum(), 1), -excess / max((~inner).sum(), 1))
         _, example = np.unique(around[number], return_inverse=True)
-        holds = sp.csr_array(
-            (np.ones(3 * size), example.ravel(), np.arange(0, 3 * size + 1, 3))
-        )
+        holds = sp.csr_array((np.ones(3 * size), example.ravel(), np.arange(0, 3 * size + 1, 3)))
         shared = holds @ holds.T
         shared.data[:] = 1
         mean = effect - np.where(inner, effect[inner].mean(), effect[~inner].mean())

@@ -18,10 +18,17 @@ from labelnoise.clean_class.evidence import (
     ordered,
     sample,
 )
-from labelnoise.clean_class.model import Model, covariance_of_ratios, explained, fit, start_from
+from labelnoise.clean_class.model import (
+    ENOUGH,
+    Model,
+    covariance_of_ratios,
+    explained,
+    fit,
+    start_from,
+)
 from labelnoise.clean_class.posterior import counted_joint, tilted
 
-FIRST_ROUND = 20_000, 2000  # examples, or for each class: a T to start from needs no more
+ENOUGH_OF_A_CLASS = 2000  # examples, or 20,000 in all: a T to start from needs no more
 UNCLEAR = 0.9  # of a row's diagonal: another entry as large casts doubt on the start
 AT_BOUND = 1e-3  # ratios below it are at their bound 0
 DRAWS = 500
@@ -62,8 +69,6 @@ class CleanClass:
         scores = self.voters.evidence(X, neighbors)
         h = self.voters.arrays.get(self.model.h(scores, self.voters.arrays))
         return h[np.argsort(self.classes)].T
-
-
 
 
 def fit_clean_class(
@@ -125,9 +130,7 @@ def fit_clean_class(
         joint = (1 - case.share) * joint + case.share * of_shares
         posterior = tilted(posterior, labels, joint)
         point = _rows_and_mass(counted_joint(posterior, labels, K) / n, of_triples[0])
-    return CleanClass(
-        *point, posterior, given_h, of_triples, case, draws, voters, classes, model
-    )
+    return CleanClass(*point, posterior, given_h, of_triples, case, draws, voters, classes, model)
 
 
 def _two_rounds(
@@ -135,7 +138,7 @@ def _two_rounds(
 ) -> tuple[Evidence, Model, Voters]:
     """Evidence with T, a model, evidence with the T of this model, and the model again."""
     n, K = len(data.labels), len(T)
-    every = 1 + n // max(FIRST_ROUND[0], FIRST_ROUND[1] * K)
+    every = 1 + n // max(ENOUGH, ENOUGH_OF_A_CLASS * K)
     first, _ = collect(data, T, step, every)
     model = fit(first, start_from(first, T), expected)
     found, voters = collect(data, model.transition_matrix, step)

@@ -17,11 +17,12 @@ import numpy as np
 from labelnoise._arrays import HOST, Arrays
 from labelnoise.linear import HeldOut, LinearModel
 
-SCALES = (2, 6, 18)
+VOTERS = 18
 """How many of the nearest neighbours vote."""
 
-FOLDS = 5
-LABELS_OF_A_CLASS, PENALTIES = (2000, 5000), (0.03, 1.0)  # C of the linear models, interpolated
+KINDS = 3  # of evidence
+FOLDS = 3
+LABELS_OF_A_COLUMN, PENALTIES = (16, 40), (0.03, 1.0)  # for each class; C of the linear models
 UNIFORM_SHARE = 0.1  # of uniform noise in the T that votes use: no label is impossible
 
 
@@ -64,7 +65,9 @@ class Voters:
 
     def evidence(self, X: np.ndarray, neighbors: np.ndarray) -> Any:
         """Scores (m, K, M) of new examples (M, d), given their neighbours (M, k) that were fitted."""
-        scores = _scores(self.linear.scores(X), self.suggested, self.by_label, neighbors, self.arrays)
+        scores = _scores(
+            self.linear.scores(X), self.suggested, self.by_label, neighbors, self.arrays
+        )
         return scores - scores.mean(axis=1, keepdims=True)
 
 
@@ -97,8 +100,8 @@ def sample(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    C = float(np.exp(np.interp(len(labels) / K, LABELS_OF_A_CLASS, np.log(PENALTIES))))
-    models = HeldOut(X, labels, C, fold % FOLDS, order, arrays)
+    C = np.exp(np.interp(len(labels) / K / X.shape[1], LABELS_OF_A_COLUMN, np.log(PENALTIES)))
+    models = HeldOut(X, labels, float(C), fold % FOLDS, order, arrays)
     return Sample(X, labels, neighbors, order, models, arrays)
 
 
@@ -115,8 +118,7 @@ def collect(
     chosen = data.order[::every]
     place = np.full(n, -1)
     place[chosen] = np.arange(len(chosen))
-    kinds = 2 + len(_scales(data.neighbors))
-    scores = arrays.empty((kinds, K, len(chosen)))
+    scores = arrays.empty((KINDS, K, len(chosen)))
     models, total = [], 0
     for rows, model in data.models.fit(T, every):
         linear = data.models.scores(model)
@@ -133,10 +135,6 @@ def collect(
     return Evidence(scores, data.labels[chosen], arrays), voters
 
 
-def _scales(neighbors: np.ndarray) -> list[int]:
-    return sorted({min(most, neighbors.shape[1]) for most in SCALES})
-
-
 def _suggested(linear: Any, chance: Any, xp: Any) -> Any:
     """(N, K) class that a linear model and the example's own label suggest."""
     result = xp.exp(linear - xp.amax(linear, axis=1, keepdims=True))
@@ -146,14 +144,10 @@ def _suggested(linear: Any, chance: Any, xp: Any) -> Any:
 
 
 def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Arrays) -> Any:
-    """(m, K, M) scores by the features, by neighbours' votes and by their labels alone."""
-    xp, scales = arrays.xp, _scales(near)
-    before = suggested.mean(axis=0)  # one vote, so that no class has none
-    kinds = [linear.T]
+    """(3, K, M) scores by the features, by neighbours' votes and by their labels alone."""
     votes, alone = 0 * linear, 0 * linear
-    for number, column in enumerate(near[:, : scales[-1]].T, 1):
+    for column in near[:, :VOTERS].T:
         votes += suggested[column]
         alone += by_label[column]
-        if number in scales:
-            kinds.append(xp.log(votes + before).T)
-    return xp.stack([*kinds, alone.T])
+    votes += suggested.mean(axis=0)  # one vote, so that no class has none
+    return arrays.xp.stack([linear.T, arrays.xp.log(votes).T, alone.T])

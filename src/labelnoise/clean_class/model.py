@@ -22,12 +22,10 @@ from labelnoise._arrays import HOST, Arrays
 from labelnoise.clean_class.evidence import Evidence
 
 PRIOR_LABELS = 1.0  # for each class, the T of the triples counts as this many labels
-FIRST_SLOPE = 0.6
 LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
-SLOPE_PRECISION = 1e-3  # of the normal prior of slopes
-MOST_STEPS = 300
+SLOPE_PRECISION = 0.1  # of the normal prior of slopes
 BLOCK = 160_000  # examples times classes in one block
-OPERATIONS = 1e11  # most for an information matrix; beyond it, a part of the examples is used
+ENOUGH = 20_000  # examples for an information matrix
 
 
 class Dependence(NamedTuple):
@@ -84,7 +82,7 @@ def start_from(data: Evidence, T: np.ndarray) -> Model:
     m, K, n = data.scores.shape
     ratios = np.clip(T / np.maximum(np.diag(T), 1e-12)[:, None], 1e-3, 0.97)
     np.fill_diagonal(ratios, 0)
-    model = Model(np.full(m, FIRST_SLOPE), np.zeros(K), ratios)
+    model = Model(np.ones(m), np.zeros(K), ratios)
     shares = np.maximum(np.bincount(data.labels, minlength=K), 1) / n
     some = data.scores[:, :, :: 1 + n // 5000]
     for _ in range(10):
@@ -155,7 +153,7 @@ def fit(
 
         # Slopes are not negative: no evidence speaks against the class that it names.
         least = np.where(np.arange(len(begin)) < m, -begin * size, -np.inf)
-        options = {"maxiter": MOST_STEPS, "maxcor": 20, "ftol": 2e-7, "gtol": 1e-9}
+        options = {"maxcor": 20, "ftol": 2e-7, "gtol": 1e-9}
         bounds = np.column_stack([least, np.full(len(begin), np.inf)])
         search: Any = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
         found = minimize(in_scale, np.zeros(len(begin)), **search)
@@ -281,7 +279,7 @@ def _information(data: Evidence, model: Model) -> np.ndarray:
     """
     arrays, xp = data.arrays, data.arrays.xp
     m, K, n = data.scores.shape
-    every = 1 + int(n * (m + K * K) ** 2 / OPERATIONS)
+    every = 1 + n // ENOUGH
     off = arrays.put(~np.eye(K, dtype=bool))
 
     def product(block: tuple[int, slice]) -> Any:

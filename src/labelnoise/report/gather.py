@@ -78,9 +78,7 @@ def report_of(
         label_shares=None if counts is None else counts / counts.sum(),
         agreement=getattr(overall, "agreement_", None),
         variation=_variation(est),
-        suspects=None
-        if suspects is None
-        else _list(suspects, names, images, texts),
+        suspects=None if suspects is None else _list(suspects, names, images, texts),
         truth=truth,
         how=_how(est) | dict(how or {}),
     )

@@ -158,6 +158,7 @@ class GroupModel:
 
         With infinity all groups have one T.
         """
+
         def step(at: _Fit) -> _Fit:
             counts, classes, value = self.counts(at.T, at.prior)
             centre = _interior(normalised(counts.sum(axis=0), at.centre), self.overall, _FLOOR)

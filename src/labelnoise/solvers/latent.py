@@ -115,7 +115,9 @@ class LatentClasses:
         ones, more than the others: where annotators are weak, one of these leads higher.
         """
         each = [np.eye(self.K)] * self.n_groups
-        shares = {"vote": normalised(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))}
+        shares = {
+            "vote": normalised(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))
+        }
         size = self.counts(shares["vote"]).sum(axis=(1, 2))
         for group in np.argsort(-size, kind="stable")[: _MOST_BELIEVED * (self.n_groups > 1)]:
             own = self.labels[:, group * self.K : (group + 1) * self.K].toarray()

@@ -194,9 +194,7 @@ def fit_soft(
 def refit_soft(consensus: Consensus, start: SoftFit) -> SoftFit:
     """Fit another consensus from where a fit ended, as precisely as its sampling error asks."""
     model = SoftModel(consensus)
-    start = replace(
-        start, T=interior(start.T), p=interior(start.p), S=interior(start.S), steps=0
-    )
+    start = replace(start, T=interior(start.T), p=interior(start.p), S=interior(start.S), steps=0)
     return _lbfgs(model, _em(model, start), _STEPS, 1e-9, _ROUGHLY / max(consensus.n_centers, 1))
 
 

@@ -95,9 +95,7 @@ class DenseTriples:
         K, start = T.shape[-1], 0
         for label in range(K):
             stop = start + K - label
-            np.multiply(
-                T[:, :, label, None], T[:, :, label:], out=self._both[:, :, start:stop]
-            )
+            np.multiply(T[:, :, label, None], T[:, :, label:], out=self._both[:, :, start:stop])
             start = stop
 
     def contraction(self, T: np.ndarray) -> np.ndarray:
