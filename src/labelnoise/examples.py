@@ -100,16 +100,17 @@ def clean_class_of(
         from labelnoise.gpu import arrays_on
 
         arrays = arrays_on(chosen)
-    return fit_clean_class(
-        X,
-        labels,
-        indices[:, :labelled],
-        of_triples,
-        share=share,
-        sources=None if sources is None else sources[use],
-        progress=progress,
-        arrays=arrays,
-    )
+    with arrays.in_full():
+        return fit_clean_class(
+            X,
+            labels,
+            indices[:, :labelled],
+            of_triples,
+            share=share,
+            sources=None if sources is None else sources[use],
+            progress=progress,
+            arrays=arrays,
+        )
 
 
 def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray) -> np.ndarray:
