@@ -113,17 +113,16 @@ def clean_class_of(
         )
 
 
-def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray, metric: str) -> np.ndarray:
     """(N, K) P(clean class | own label, labels of the nearest two), which adds up to T and p.
 
     Row n is of the n-th labelled example.
     """
     use = np.flatnonzero(data.labels >= 0)
-    if data.near is None:
-        raise LabelNoiseError(
-            "Expected an estimate with neighbours or features, but it was fitted in rounds without"
-        )
-    around = data.labels[data.near.indices[use, :2]]
+    near = data.near  # None after rounds, which find neighbours of their own
+    if near is None:
+        near = neighbors_of(data.X, data.labels, 2, metric)
+    around = data.labels[near.indices[use, :2]]
     posterior = p * T.T[data.labels[use]]
     for labels in around.T:
         posterior *= np.where((labels >= 0)[:, None], T.T[labels], 1)

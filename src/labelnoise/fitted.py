@@ -135,6 +135,6 @@ class FittedEstimate(Estimator):
             how = {"search": self.search, "device": self.device}
             found = clean_class_of(self.examples_, ends, self.metric, share=1.0, **how)
             if found is None:
-                found = posterior_by_triples(self.examples_, *ends)
+                found = posterior_by_triples(self.examples_, *ends, self.metric)
             self._by_triples = found
         return self._by_triples
