@@ -122,14 +122,19 @@ def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray, metric: s
     near = data.near  # None after rounds, which find neighbours of their own
     if near is None:
         near = neighbors_of(data.X, data.labels, 2, metric)
-    around = data.labels[near.indices[use, :2]]
-    posterior = p * T.T[data.labels[use]]
-    for labels in around.T:
-        posterior *= np.where((labels >= 0)[:, None], T.T[labels], 1)
-    posterior += 1e-12
-    posterior /= posterior.sum(axis=1, keepdims=True)
+    three = np.column_stack([data.labels[use], data.labels[near.indices[use, :2]]])
+    posterior = posterior_of_labels(three, T, p)
     labels, K = data.labels[use], len(p)
     joint = p[:, None] * T
     shares = counted_joint(posterior, labels, K).sum(axis=0) / len(use)
     joint = joint * shares / np.maximum(joint.sum(axis=0), 1e-300)
     return tilted(posterior, labels, joint)
+
+
+def posterior_of_labels(labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(N, K) P(class | labels (N, m), each of which is one of the class by T); -1 is none."""
+    posterior = np.tile(p, (len(labels), 1))
+    for column in labels.T:
+        posterior *= np.where((column >= 0)[:, None], T.T[column], 1)
+    posterior += 1e-12
+    return posterior / posterior.sum(axis=1, keepdims=True)
