@@ -86,7 +86,7 @@ def test_paper_settings(data):
     X, _, noisy, T = data
     est = HOC.paper()
     assert (est.solver, est.n_rounds, est.sample_size) == ("paper", 50, 15_000)
-    small = HOC.paper(n_rounds=10, sample_size=500, random_state=1)
+    small = HOC.paper(n_rounds=3, sample_size=1000, random_state=1)
     first = small.fit(X, noisy).transition_matrix_
     assert transition_error(first, T) < 0.2
     np.testing.assert_array_equal(clone(small).fit(X, noisy).transition_matrix_, first)
@@ -332,7 +332,7 @@ def test_repeated_rows_with_their_own_labels_do_no_harm():
 def test_all_rows_alike():
     """Data without any information end in an estimate with warnings, not in a crash."""
     with pytest.warns(LabelNoiseWarning, match="exact duplicates"):
-        est = HOC().fit(np.ones((3000, 2)), np.arange(3000) % 3)
+        est = HOC().fit(np.ones((600, 2)), np.arange(600) % 3)
     np.testing.assert_allclose(est.transition_matrix_.sum(axis=1), 1)
 
 
@@ -480,7 +480,7 @@ def test_progress_names_its_stages(data):
     """Progress is reported by stage, and ends at the total."""
     seen = []
     HOC().fit(data[0], data[2], progress=lambda *at: seen.append(at))
-    HOC.paper(n_rounds=3, sample_size=100, random_state=0).fit(
+    HOC.paper(n_rounds=3, sample_size=200, random_state=0).fit(
         data[0], data[2], progress=lambda *at: seen.append(at)
     )
     assert {stage for stage, _, _ in seen} == {"neighbors", "counting", "solving", "refining"}
