@@ -18,7 +18,7 @@ from labelnoise.clean_class.evidence import (
     ordered,
     sample,
 )
-from labelnoise.clean_class.model import Model, covariance_of_ratios, explained, fit, start_from
+from labelnoise.clean_class.model import Model, covariance_of_ratios, fit, start_from
 from labelnoise.clean_class.posterior import counted_joint, tilted
 
 FIRST_ROUND = 20_000, 2000  # examples, or for each class: a T to start from needs no more

@@ -64,7 +64,8 @@ class Voters:
 
     def evidence(self, X: np.ndarray, neighbors: np.ndarray) -> Any:
         """Scores (m, K, M) of new examples (M, d), given their neighbours (M, k) that were fitted."""
-        scores = _scores(self.linear.scores(X), self.suggested, self.by_label, neighbors, self.arrays)
+        linear, near = (self.arrays.put(part) for part in (self.linear.scores(X), neighbors))
+        scores = _scores(linear, self.suggested, self.by_label, near, self.arrays)
         return scores - scores.mean(axis=1, keepdims=True)
 
 
