@@ -4,8 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
-from labelnoise import Consensus, cli
+from labelnoise import Consensus, cli, transition_error
 from labelnoise.solvers.triples import draw_triples
 
 
@@ -40,6 +41,24 @@ def clusters(K, n, seed, separation=4.0, d=16):
     centres = rng.standard_normal((K, d)) * separation
     y = rng.integers(0, K, n)
     return centres[y] + rng.standard_normal((n, d)), y
+
+
+def noise_on_unclear(X, y, rate, seed):
+    """Labels that are wrong where an example is about as near to the centre of another class."""
+    rng = np.random.default_rng(seed)
+    centres = np.stack([X[y == k].mean(axis=0) for k in range(y.max() + 1)])
+    far = ((X[:, None] - centres) ** 2).sum(axis=2)
+    own = far[np.arange(len(y)), y]
+    far[np.arange(len(y)), y] = np.inf
+    unclear = rankdata(own - far.min(axis=1)) / len(y)
+    wrong = rng.random(len(y)) < 4 * rate * unclear**3
+    return np.where(wrong, far.argmin(axis=1), y)
+
+
+def trivial_error(T, y, labels):
+    """The error of the better of two constant answers: no noise, symmetric at the true rate."""
+    answers = np.eye(len(T)), symmetric_matrix(len(T), (labels != y).mean())
+    return min(transition_error(answer, T) for answer in answers)
 
 
 @pytest.fixture

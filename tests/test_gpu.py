@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from labelnoise import HOC, LabelNoiseError, gpu
+from labelnoise.clean_class import fit_clean_class
+from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.gpu import nearest_on_device
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
-from labelnoise.refinement import refine
-from tests.conftest import clusters
+from tests.conftest import clusters, noise_on_unclear
 
 
 @pytest.fixture(params=["cosine", "euclidean"])
@@ -187,36 +188,40 @@ def test_the_front_door_takes_a_device(monkeypatch):
 
 
 @pytest.mark.parametrize("depends", [False, True])
-def test_refines_as_the_cpu_does(depends, rng):
+def test_the_clean_class_is_the_cpus(depends):
     """Whether or not noise depends on the example, and with whatever memory."""
-    X, y = clusters(4, 3000, seed=1, separation=0.3, d=64)
+    X, y = clusters(4, 2000, seed=1, separation=0.3, d=64)
     labels = symmetric(y, 0.3, random_state=0).labels
     if depends:
-        far = np.argsort(np.argsort(((X - X[y == y[0]].mean(axis=0)) ** 2).sum(axis=1)))
-        wrong = rng.random(len(y)) < 0.8 * (far / len(y)) ** 2
-        labels = np.where(wrong, (y + rng.integers(1, 4, len(y))) % 4, y)
-    nearest = nearest_neighbors(X, 18).indices
+        labels = noise_on_unclear(X, y, 0.2, 0)
     triples = HOC(refine=False).fit(X, labels)
-    given = X, labels, nearest, triples.transition_matrix_, triples.class_prior_, np.zeros((4, 4))
-    expected = refine(*given)
-    assert bool(expected.depends) == depends
-    here = gpu.arrays_on("cpu")
+    of_triples = triples.transition_matrix_, triples.class_prior_
+    given = X, labels, nearest_neighbors(X, 18).indices, of_triples
+    expected, here = fit_clean_class(*given), gpu.arrays_on("cpu")
+    with here.in_full():
+        found = fit_clean_class(*given, arrays=here)
+    assert found.case.depends == expected.case.depends == depends
+    np.testing.assert_allclose(found.transition_matrix, expected.transition_matrix, atol=3e-3)
+    np.testing.assert_allclose(found.class_prior, expected.class_prior, atol=3e-3)
+    assert np.abs(found.posterior - expected.posterior).mean() < 3e-3
+    new = X[:50], given[2][:50]
+    np.testing.assert_allclose(found.predict_proba(*new), expected.predict_proba(*new), atol=0.03)
+    ends = [clean_class_interval(one, labels, 0.95) for one in (found, expected)]
+    np.testing.assert_allclose(*(one.transition_matrix for one in ends), atol=0.01)
+    # Features are sent in pieces if there is no room for them.
+    pieces = fit_clean_class(*given, arrays=replace(here, free=4e5))
+    np.testing.assert_array_equal(pieces.transition_matrix, found.transition_matrix)
+
+
+def test_products_are_exact_whatever_pytorch_was_told():
+    """A lower precision, asked for elsewhere, is not used, and is there again afterwards."""
     torch.set_float32_matmul_precision("high")
     try:
-        found = refine(*given, arrays=here)
+        with gpu.arrays_on("cpu").in_full():
+            assert torch.get_float32_matmul_precision() == "highest"
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-    np.testing.assert_allclose(found.transition_matrix, expected.transition_matrix, atol=3e-3)
-    np.testing.assert_allclose(found.class_prior, expected.class_prior, atol=3e-3)
-    np.testing.assert_allclose(found.evidence, expected.evidence, rtol=0.05, atol=0.1)
-    ends = [r.interval(0.95).transition_matrix for r in (found, expected)]
-    np.testing.assert_allclose(*ends, atol=0.01)
-    # Features are sent in pieces if there is no room for them; without room the CPU does it all.
-    pieces = refine(*given, arrays=replace(here, free=4e6))
-    np.testing.assert_array_equal(pieces.transition_matrix, found.transition_matrix)
-    none = refine(*given, arrays=replace(here, free=1000))
-    np.testing.assert_array_equal(none.transition_matrix, expected.transition_matrix)
 
 
 def test_a_device_that_is_none_is_refused():

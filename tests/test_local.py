@@ -42,30 +42,56 @@ def two_halves():
     return X, y, noisy
 
 
-def test_finds_where_labels_are_bad(two_halves):
+@pytest.fixture(scope="module")
+def local(two_halves):
+    """The default, fitted to the two halves."""
+    return LocalHOC(n_local=30, local_size=300, random_state=0).fit(two_halves[0], two_halves[2])
+
+
+@pytest.fixture(scope="module")
+def by_triples(two_halves):
+    """From triples alone, in fewer neighbourhoods."""
+    est = LocalHOC(n_local=25, local_size=100, refine=False, random_state=3)
+    return est.fit(two_halves[0], two_halves[2])
+
+
+@pytest.mark.parametrize("kind", ["local", "by_triples"])
+def test_finds_where_labels_are_bad(two_halves, kind, request):
     """Local matrices differ as the noise does, which the global T cannot."""
-    X, y, noisy = two_halves
-    est = LocalHOC(n_local=30, local_size=300, random_state=0).fit(X, noisy)
+    _, y, _ = two_halves
+    est = request.getfixturevalue(kind)
     own = est.transition_for(slice(None))[np.arange(len(y)), y, y]
     covered = est.assignment_ >= 0
     assert own[covered & (y < 2)].mean() == pytest.approx(0.95, abs=0.03)
     assert own[covered & (y >= 2)].mean() == pytest.approx(0.5, abs=0.06)
 
 
-def test_a_neighbourhood_holds_few_classes(two_halves):
-    """The local prior is sparse: each of these clusters is one class."""
-    X, _, noisy = two_halves
+def test_matrices_of_classes_that_differ_within():
+    """A class whose labels are worse in one place than in another has a row for each place."""
+    X, place = clusters(4, 2000, 5)
+    y, rng = place // 2, np.random.default_rng(0)  # each class has two places
+    noisy = np.where(rng.random(2000) < np.array([0.05, 0.4])[place % 2], 1 - y, y)
     est = LocalHOC(n_local=20, local_size=200, random_state=0).fit(X, noisy)
+    own = 1 - est.transition_for(slice(None))[np.arange(2000), y, y]
+    for worse, rate in enumerate((0.05, 0.4)):
+        at = (place % 2 == worse) & (est.assignment_ >= 0)
+        assert own[at].mean() == pytest.approx(rate, abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["local", "by_triples"])
+def test_a_neighbourhood_holds_few_classes(kind, request):
+    """Each of these clusters is one class; by triples alone the local prior is sparse."""
+    est = request.getfixturevalue(kind)
     assert est.class_priors_.max(axis=1).mean() > 0.9
-    assert (est.class_priors_ == 0).mean() > 0.5
+    if kind == "by_triples":
+        assert (est.class_priors_ == 0).mean() > 0.5
     np.testing.assert_allclose(est.class_priors_.sum(axis=1), 1)
     np.testing.assert_allclose(est.transition_matrices_.sum(axis=2), 1)
 
 
-def test_cover_and_assignment(two_halves):
+def test_cover_and_assignment(two_halves, by_triples):
     """A centre is uncovered when drawn; an example takes the first set that it is in."""
-    X, _, noisy = two_halves
-    est = LocalHOC(n_local=25, local_size=100, random_state=3).fit(X, noisy)
+    X, est = two_halves[0], by_triples
     assert est.members_.shape == (25, 101)
     nearest = nearest_neighbors(X, 100).indices
     seen = np.zeros(len(X), bool)
@@ -79,13 +105,14 @@ def test_cover_and_assignment(two_halves):
     np.testing.assert_array_equal(est.assignment_, expected)
 
 
-def test_uncovered_examples_take_the_global_t(two_halves):
-    """Where no local set reaches, T is the global one."""
-    X, _, noisy = two_halves
-    est = LocalHOC(n_local=2, local_size=50, random_state=0).fit(X, noisy)
+@pytest.mark.parametrize("refine", [True, False])
+def test_uncovered_examples_take_the_global_t(two_halves, refine):
+    """Where no local set reaches, T is that of HOC with the same settings."""
+    X, _, noisy = (part[:1500] for part in two_halves)
+    est = LocalHOC(n_local=2, local_size=50, refine=refine, random_state=0).fit(X, noisy)
     outside = int(np.flatnonzero(est.assignment_ < 0)[0])
     np.testing.assert_array_equal(
-        est.transition_for(outside), HOC(refine=False).fit(X, noisy).transition_matrix_
+        est.transition_for(outside), HOC(refine=refine).fit(X, noisy).transition_matrix_
     )
     assert est.transition_for([0, outside]).shape == (2, 4, 4)
 
@@ -93,7 +120,7 @@ def test_uncovered_examples_take_the_global_t(two_halves):
 def test_all_covered_draws_further_centres(two_halves):
     """More local sets than a cover needs is no error."""
     X, _, noisy = two_halves
-    est = LocalHOC(n_local=12, local_size=3000, random_state=0).fit(X, noisy)
+    est = LocalHOC(n_local=12, local_size=3000, refine=False, random_state=0).fit(X, noisy)
     assert (est.assignment_ >= 0).all()
 
 
@@ -102,7 +129,7 @@ def test_unlabelled_examples_are_in_no_local_set(two_halves):
     X, _, noisy = two_halves
     labels = noisy.astype(float)
     labels[::2] = np.nan
-    est = LocalHOC(n_local=10, local_size=50, random_state=0).fit(X, labels)
+    est = LocalHOC(n_local=10, local_size=50, refine=False, random_state=0).fit(X, labels)
     assert (est.assignment_[::2] == -1).all()
     assert (est.members_ % 2 == 1).all()
 
@@ -110,10 +137,10 @@ def test_unlabelled_examples_are_in_no_local_set(two_halves):
 @pytest.mark.parametrize("solver", ["likelihood", "paper"])
 def test_the_papers_rounds(two_halves, solver):
     """Counting in rounds within each set gives nearly what counting all of it gives."""
-    X, y, noisy = two_halves
-    settings = {"n_local": 12, "local_size": 300, "random_state": 0, "solver": solver}
-    plain = LocalHOC(**settings).fit(X, noisy)
-    rounds = LocalHOC(n_rounds=20, sample_size=150, **settings).fit(X, noisy)
+    X, y, noisy = (part[:2000] for part in two_halves)
+    settings = {"n_local": 8, "local_size": 200, "random_state": 0, "solver": solver}
+    plain = LocalHOC(refine=False, **settings).fit(X, noisy)
+    rounds = LocalHOC(refine=False, n_rounds=10, sample_size=100, **settings).fit(X, noisy)
     np.testing.assert_array_equal(plain.members_, rounds.members_)
     for est in (plain, rounds):
         assert local_errors(est, y, noisy).mean() < 0.15
@@ -210,7 +237,8 @@ def test_same_seed_same_answer(two_halves):
     """The centres, and so everything, follow from random_state."""
     X, _, noisy = two_halves
     runs = [
-        LocalHOC(n_local=5, local_size=50, random_state=seed).fit(X, noisy) for seed in (0, 0, 1)
+        LocalHOC(n_local=5, local_size=50, refine=False, random_state=seed).fit(X, noisy)
+        for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(runs[0].transition_matrices_, runs[1].transition_matrices_)
     assert (runs[0].members_[:, 0] != runs[2].members_[:, 0]).any()
@@ -246,7 +274,8 @@ def test_what_is_left_out_is_said(two_halves):
     X = X.copy()
     X[:100] = 0
     with pytest.warns(LabelNoiseWarning, match="100 examples are zero vectors"):
-        est = LocalHOC(n_local=3, local_size=50, random_state=0).fit(X, noisy)
+        est = LocalHOC(n_local=3, local_size=50, refine=False, random_state=0).fit(X, noisy)
+    assert "100 examples" in est.diagnostics_["zero vectors"].sentence
     assert (est.members_ >= 100).all()
 
 
@@ -256,7 +285,7 @@ def test_sources_form_no_triples(two_halves):
     X, y, noisy = (part[:1500] for part in two_halves)
     video = np.repeat(np.arange(1500), 3)
     frames = X[video] + 0.01 * np.random.default_rng(0).standard_normal((4500, X.shape[1]))
-    est = LocalHOC(n_local=10, local_size=300, random_state=0)
+    est = LocalHOC(n_local=10, local_size=300, refine=False, random_state=0)
     together = local_errors(est.fit(frames, noisy[video]), y[video], noisy[video]).mean()
     apart = est.fit(frames, noisy[video], sources=video)
     assert local_errors(apart, y[video], noisy[video]).mean() < together / 2

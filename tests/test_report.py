@@ -15,13 +15,13 @@ from PIL import Image
 from sklearn import config_context
 
 from labelnoise import HOC, AnnotatorHOC, GroupHOC, LabelNoiseError, LocalHOC
-from labelnoise.assumptions import NeighborAgreement
-from labelnoise.cleaning import Suspects
+from labelnoise.agreement import NeighborAgreement
 from labelnoise.diagnostics import Finding
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.noise import symmetric
 from labelnoise.report import Report, Truth, report_of
 from labelnoise.report.data import Suspect, SuspectList, Variation, short_percent
+from labelnoise.suspects import Suspects
 from tests.conftest import clusters, symmetric_matrix
 
 T = np.array([[0.912, 0.061, 0.027], [0.0, 0.75, 0.25], [0.1234, 0.0002, 0.8764]])

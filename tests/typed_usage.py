@@ -14,11 +14,11 @@ from labelnoise import (
     to_cleanlab,
     transition_error,
 )
-from labelnoise.cleaning import Suspects
 from labelnoise.diagnostics import Diagnostics
 from labelnoise.files import Features, read_features, read_labels
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.noise import NoisyLabels, symmetric
+from labelnoise.suspects import Suspects
 
 
 def estimate(X: np.ndarray, y: np.ndarray, true_T: np.ndarray) -> float:
@@ -28,7 +28,7 @@ def estimate(X: np.ndarray, y: np.ndarray, true_T: np.ndarray) -> float:
     T: np.ndarray = est.transition_matrix_
     interval: ConfidenceInterval = est.confidence_interval(0.9)
     found: Diagnostics = est.diagnose()
-    suspects: Suspects = est.suspects({0: "cat"})
+    suspects: Suspects = est.suspects()
     low, high = interval.noise_rate
     if all(finding.ok for finding in found) and len(suspects) and low < high:
         est.save("T.json")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ class Arrays:
     """Times as large are blocks as the cache of a processor likes them."""
     free: float = np.inf
     """Bytes that may be used."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"xp": self.xp.__name__}  # a module cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"xp": import_module(state["xp"])})
 
     def put(self, array: Any, dtype: Any = None) -> Any:
         """An array of the host, of this type, or one of here: contiguous and here."""

@@ -201,7 +201,8 @@ class Estimator(BaseEstimator):
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        found = self.suspects() if getattr(self, "examples_", None) is not None else None
+        known = hasattr(self, "suspects") and self.examples_ is not None
+        found = self.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)

@@ -100,36 +100,41 @@ def clean_class_of(
         from labelnoise.gpu import arrays_on
 
         arrays = arrays_on(chosen)
-    return fit_clean_class(
-        X,
-        labels,
-        indices[:, :labelled],
-        of_triples,
-        share=share,
-        sources=None if sources is None else sources[use],
-        progress=progress,
-        arrays=arrays,
-    )
+    with arrays.in_full():
+        return fit_clean_class(
+            X,
+            labels,
+            indices[:, :labelled],
+            of_triples,
+            share=share,
+            sources=None if sources is None else sources[use],
+            progress=progress,
+            arrays=arrays,
+        )
 
 
-def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray, metric: str) -> np.ndarray:
     """(N, K) P(clean class | own label, labels of the nearest two), which adds up to T and p.
 
     Row n is of the n-th labelled example.
     """
     use = np.flatnonzero(data.labels >= 0)
-    if data.near is None:
-        raise LabelNoiseError(
-            "Expected an estimate with neighbours or features, but it was fitted in rounds without"
-        )
-    around = data.labels[data.near.indices[use, :2]]
-    posterior = p * T.T[data.labels[use]]
-    for labels in around.T:
-        posterior *= np.where((labels >= 0)[:, None], T.T[labels], 1)
-    posterior += 1e-12
-    posterior /= posterior.sum(axis=1, keepdims=True)
+    near = data.near  # None after rounds, which find neighbours of their own
+    if near is None:
+        near = neighbors_of(data.X, data.labels, 2, metric)
+    three = np.column_stack([data.labels[use], data.labels[near.indices[use, :2]]])
+    posterior = posterior_of_labels(three, T, p)
     labels, K = data.labels[use], len(p)
     joint = p[:, None] * T
     shares = counted_joint(posterior, labels, K).sum(axis=0) / len(use)
     joint = joint * shares / np.maximum(joint.sum(axis=0), 1e-300)
     return tilted(posterior, labels, joint)
+
+
+def posterior_of_labels(labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(N, K) P(class | labels (N, m), each of which is one of the class by T); -1 is none."""
+    posterior = np.tile(p, (len(labels), 1))
+    for column in labels.T:
+        posterior *= np.where((column >= 0)[:, None], T.T[column], 1)
+    posterior += 1e-12
+    return posterior / posterior.sum(axis=1, keepdims=True)

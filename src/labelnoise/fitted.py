@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -13,7 +13,12 @@ from labelnoise._estimator import Estimator
 from labelnoise._labels import encode_labels
 from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
-from labelnoise.examples import Examples, clean_class_of, posterior_by_triples
+from labelnoise.examples import (
+    Examples,
+    clean_class_of,
+    posterior_by_triples,
+    posterior_of_labels,
+)
 from labelnoise.suspects import Suspects, find_suspects
 
 
@@ -22,7 +27,7 @@ class FittedEstimate(Estimator):
 
     examples_: Examples | None = None
     clean_class_: CleanClass | None = None
-    _by_triples: CleanClass | np.ndarray | None = None  # clean class where T is the triples'
+    _by_triples: list[CleanClass | np.ndarray]  # where T is the triples', once it is asked for
 
     @property
     def noise_rate_(self) -> float:
@@ -66,16 +71,20 @@ class FittedEstimate(Estimator):
                 raise LabelNoiseError("Expected no y without X, but y was given")
             posterior = model.posterior if isinstance(model, CleanClass) else model
             return posterior / posterior.sum(axis=1, keepdims=True, dtype=np.float64)
-        if not isinstance(model, CleanClass):
+        X, data = self._features(X, reset=False), self.examples_
+        if data.X is None:
             raise LabelNoiseError(
-                "Expected an estimate with features of at least ten examples for each class, to "
-                "predict new examples, but it has none"
+                "Expected an estimate that was fitted to features, to predict new examples, but "
+                "it was fitted to neighbors alone"
             )
-        X = self._features(X, reset=False)
-        fitted = self.examples_.X[self.examples_.labels >= 0]
-        search = NearestNeighbors(algorithm="brute", metric=self.metric).fit(fitted)
-        near = search.kneighbors(X, min(VOTERS, len(fitted)), return_distance=False)
-        clean = model.predict_proba(X, near).astype(np.float64)
+        use = np.flatnonzero(data.labels >= 0)
+        search = NearestNeighbors(algorithm="brute", metric=self.metric).fit(data.X[use])
+        near = search.kneighbors(X, min(VOTERS, len(use)), return_distance=False)
+        if isinstance(model, CleanClass):
+            clean = model.predict_proba(X, near).astype(np.float64)
+        else:
+            around = data.labels[use[near[:, :2]]]
+            clean = posterior_of_labels(around, self.transition_matrix_, self.class_prior_)
         clean /= clean.sum(axis=1, keepdims=True)
         if y is None:
             return clean
@@ -128,11 +137,11 @@ class FittedEstimate(Estimator):
             )
         if self.clean_class_ is not None:
             return self.clean_class_
-        if self._by_triples is None:
+        if not self._by_triples:
             ends = self.transition_matrix_, self.class_prior_
             how = {"search": self.search, "device": self.device}
             found = clean_class_of(self.examples_, ends, self.metric, share=1.0, **how)
             if found is None:
-                found = posterior_by_triples(self.examples_, *ends)
-            self._by_triples = found
-        return self._by_triples
+                found = posterior_by_triples(self.examples_, *ends, self.metric)
+            self._by_triples.append(found)
+        return self._by_triples[0]

@@ -40,7 +40,8 @@ class GroupHOC(ManyMatrices):
     ----------
     refine : bool, default=True
         As for `HOC`: the groups' matrices follow from the one model of the clean class. With
-        False HOC runs on the triples of each group by itself, as in the paper.
+        False HOC runs on the triples of each group by itself, as in the paper. Without features,
+        labels of the given neighbours take the place of the model.
     shrinkage : "auto" or float, default="auto"
         How many examples of a class the matrix of all data is worth, beside the group's own.
         "auto" estimates it for each class from how much the groups differ; 0 is none.
@@ -168,12 +169,12 @@ class GroupHOC(ManyMatrices):
         data, T = est.examples_, est.transition_matrix_
         use = data.labels >= 0
         part, own, worth = group[data.rows[use]], data.labels[use], self._worth()
-        if est.clean_class_ is not None:
-            known = _of_groups(est.clean_class_.posterior, own, T, part, len(names))
+        known = est.predict_proba()
+        if self.refine or given is None:
+            known = _of_groups(known, own, T, part, len(names))
             found = transition_given(known, own, T, part, len(names), worth)
             self.transition_matrices_, self.unshrunk_matrices_, mass, worth = found
         else:
-            known = est.predict_proba()
             mass = self._solve_each(given, y, names, group, sources, worth)
             worth = self.concentration_
         self.classes_, self.groups_, self.assignment_ = est.classes_, names, group

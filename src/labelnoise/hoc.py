@@ -350,7 +350,7 @@ class HOC(FittedEstimate):
             progress(0, 1)
         solution = solve(consensus, self.solver, random_state=self.random_state)
         T, p = solution.transition_matrix, solution.class_prior
-        self.classes_, self.consensus_ = classes, consensus
+        self.classes_, self.consensus_, self._by_triples = classes, consensus, []
         self.transition_matrix_ = self.triples_transition_matrix_ = T
         self.class_prior_ = self.triples_class_prior_ = p
         overlap, data = 1.0, self.examples_

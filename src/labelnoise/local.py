@@ -17,10 +17,11 @@ from labelnoise._estimator import (
     expect_one_of,
     expect_whole,
     source_numbers,
+    warn_of,
 )
 from labelnoise._labels import encode_labels
-from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.clean_class import transition_given
+from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.hoc import HOC, Progress
 from labelnoise.neighbors import METRICS, Points, nearest_neighbors
 from labelnoise.parts import ManyMatrices
@@ -193,6 +194,7 @@ class LocalHOC(ManyMatrices):
         n, K = len(labels), len(classes)
         source = source_numbers(sources, n)
         rows, notes = self._usable_rows(X, labels, None, 2)
+        notes = notes[:-1]  # `global_` looks for copies
         if self.local_size >= len(rows):
             raise LabelNoiseError(
                 f"Expected local_size < the number of labelled examples, but local_size = "
@@ -229,11 +231,13 @@ class LocalHOC(ManyMatrices):
         self.assignment_[rows] = first
         self.diagnostics_ = Diagnostics(
             (
+                *notes,
                 check_coverage(self.assignment_, self.n_local, self.local_size),
                 check_noise_clusterability(labels, around, nearer, T),
                 check_local_conditions(T, p, self.local_size),
             )
         )
+        warn_of(notes, stacklevel=4)
         return self
 
     def _global(self, classes: np.ndarray) -> HOC:

@@ -17,6 +17,7 @@ _LARGEST_QUICK = 40  # classes for which intervals take about a second
 
 
 def summary(est: HOC) -> str:
+    """The noise rate with its interval, the largest confusions, T and the findings."""
     T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
     K = len(classes)
     interval = quick_interval(est)

@@ -34,10 +34,7 @@ def test_intervals_cover(case):
     """Pooled over the entries of T that are not 0."""
     name, T, ratio, n, seeds, settings = case
     p = imbalanced_prior(len(T), ratio)
-    runs = [
-        estimate_and_interval(T, p, n, seed, **settings)[1]
-        for seed in range(seeds)
-    ]
+    runs = [estimate_and_interval(T, p, n, seed, **settings)[1] for seed in range(seeds)]
     of_T = np.mean([inside(bars.transition_matrix, T)[T > 0] for bars in runs])
     of_p = np.mean([inside(bars.class_prior, p) for bars in runs])
     of_rate = np.mean([inside(bars.noise_rate, 1 - p @ np.diag(T)) for bars in runs])

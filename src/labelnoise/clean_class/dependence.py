@@ -88,7 +88,7 @@ def agreement_fall(labels: np.ndarray, neighbors: np.ndarray) -> float:
 
 
 def _clearest(h: np.ndarray, mass: np.ndarray) -> float:
-    """Mean h of the clearest examples of each class that occurs; that of the class with the least."""
+    """Mean h of the clearest examples of a class: the least among the classes that occur."""
     n = h.shape[1]
     counts = np.maximum((CLEAREST_SHARE * mass).astype(int), 1)
     occurring = np.flatnonzero(mass >= min(5.0, mass.max()))

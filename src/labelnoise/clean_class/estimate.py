@@ -1,4 +1,4 @@
-"""From features, noisy labels, neighbours and the triples' T to the one model of the clean class."""
+"""From features, noisy labels, neighbours and the triples' T to the model of the clean class."""
 
 from __future__ import annotations
 
@@ -18,14 +18,7 @@ from labelnoise.clean_class.evidence import (
     ordered,
     sample,
 )
-from labelnoise.clean_class.model import (
-    ENOUGH,
-    Model,
-    covariance_of_ratios,
-    explained,
-    fit,
-    start_from,
-)
+from labelnoise.clean_class.model import ENOUGH, Model, covariance_of_ratios, fit, start_from
 from labelnoise.clean_class.posterior import counted_joint, tilted
 
 ENOUGH_OF_A_CLASS = 2000  # examples, or 20,000 in all: a T to start from needs no more

@@ -64,10 +64,9 @@ class Voters:
     arrays: Arrays
 
     def evidence(self, X: np.ndarray, neighbors: np.ndarray) -> Any:
-        """Scores (m, K, M) of new examples (M, d), given their neighbours (M, k) that were fitted."""
-        scores = _scores(
-            self.linear.scores(X), self.suggested, self.by_label, neighbors, self.arrays
-        )
+        """Scores (m, K, M) of new examples (M, d), given their fitted neighbours (M, k)."""
+        linear, near = (self.arrays.put(part) for part in (self.linear.scores(X), neighbors))
+        scores = _scores(linear, self.suggested, self.by_label, near, self.arrays)
         return scores - scores.mean(axis=1, keepdims=True)
 
 

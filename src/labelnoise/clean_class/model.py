@@ -278,7 +278,7 @@ def _information(data: Evidence, model: Model) -> np.ndarray:
     By slopes, intercepts and the ratios off the diagonal, where noise depends on the class alone.
     """
     arrays, xp = data.arrays, data.arrays.xp
-    m, K, n = data.scores.shape
+    _, K, n = data.scores.shape
     every = 1 + n // ENOUGH
     off = arrays.put(~np.eye(K, dtype=bool))
 

@@ -26,8 +26,8 @@ from labelnoise.report.data import (
 from labelnoise.summary import quick_interval
 
 if TYPE_CHECKING:
-    from labelnoise.suspects import Suspects
     from labelnoise.local import LocalHOC
+    from labelnoise.suspects import Suspects
 
 _IMAGES_EXTRA = '"labelnoise[images]"'
 _MOST_SUSPECTS = 300
@@ -124,7 +124,7 @@ def _words(names: np.ndarray) -> tuple[str, ...]:
 
 def _label_counts(est: Any) -> np.ndarray | None:
     """(K,) how many examples have each label; None of a loaded estimate."""
-    if getattr(est, "examples_", None) is not None:
+    if hasattr(est, "suspects") and est.examples_ is not None:
         labels = est.examples_.labels
         return np.bincount(labels[labels >= 0], minlength=len(est.classes_))
     return est.consensus_.label_counts() if hasattr(est, "consensus_") else None
