@@ -1,0 +1,481 @@
+"""What follows from verified labels: the noise rate, T, and each example's posterior."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax, logit, ndtri, pdtr
+
+from labelnoise._errors import LabelNoiseError
+from labelnoise.diagnostics import Finding
+from labelnoise.verified.answers import Answers
+from labelnoise.verified.sample import chance_wrong, planned_half_width
+
+# Standard deviations, a priori, of what verified labels may change in the posterior's log-odds:
+# the slopes of posterior and T, all labels alike, and each label or class apart.
+_SLOPE_SD, _COMMON_SD, _CLASS_SD = 1.0, 2.0, 0.5
+_LEAST = 1e-3  # of a probability whose logarithm is taken: a model that is sure may be wrong
+_DISAGREE = 4.0  # standard errors
+_COPIED = 1e-4  # chance to agree with the model so often
+_FEW = 0.05  # of the expected differences
+_UNANSWERED = 0.1  # share of a sample that makes one ask which rows were left out
+
+
+class Ends(NamedTuple):
+    """The two estimates that the truth lies between: pairs (T, class prior)."""
+
+    given_h: tuple[np.ndarray, np.ndarray]
+    """T given the model of the clean class."""
+    triples: tuple[np.ndarray, np.ndarray]
+    """T that explains the label triples."""
+
+
+@dataclass(frozen=True, repr=False)
+class Stratum:
+    """What the model said of a stratum, and what was found."""
+
+    size: int
+    n: int
+    n_wrong: int
+    model: float
+    """Mean chance of a wrong label, by the model."""
+    low: float
+    high: float
+    """Interval for the share of wrong labels in the stratum."""
+
+    @property
+    def share(self) -> float:
+        """Of wrong labels among the verified ones."""
+        return self.n_wrong / self.n
+
+
+@dataclass(frozen=True, repr=False)
+class NoiseRate:
+    """The share of wrong labels with an interval that assumes nothing of the model."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    n: int
+    """Verified labels behind it."""
+    kind: str
+    """How their rows were chosen: "stratified sample" or "random sample"."""
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.estimate:.1%} of the labels are wrong ({self.low:.1%} to {self.high:.1%}, "
+            f"{self.level:.0%} interval from a {self.kind} of {self.n} verified labels; it "
+            f"assumes nothing of the model)"
+        )
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Verification:
+    """What verified labels say of the data and of the model; prints as a summary."""
+
+    rate: NoiseRate | None
+    """None where no verified rows were drawn at random."""
+    model_rate: float
+    """What the model says without verified labels."""
+    transition_matrix: np.ndarray
+    class_prior: np.ndarray
+    n: int
+    n_wrong: int
+    n_sampled: int
+    unanswered: int
+    strata: tuple[Stratum, ...]
+    """In the order of the model's chances."""
+    findings: tuple[Finding, ...]
+    posterior: np.ndarray | None = None
+    """(N, K) corrected, 1 at verified classes. Its mean chance of a wrong label is the noise rate.
+    None in a loaded one."""
+
+    def rows_to_add(self, half_width: float = 0.02) -> int:
+        """How many more rows to check for this half-width of the interval, by what was found."""
+        if self.rate is None:
+            raise LabelNoiseError(
+                "Expected verified labels of a random sample to plan by, but these rows were "
+                "chosen otherwise: use sample_size"
+            )
+        sizes = np.array([part.size for part in self.strata])
+        n = np.array([part.n for part in self.strata])
+        share = (np.array([part.n_wrong for part in self.strata]) + 0.5) / (n + 1)
+        low, high = 0, int(sizes.sum() - n.sum())
+
+        def reached(more: int) -> bool:
+            counts = np.minimum(n + more / len(n), sizes)
+            return planned_half_width(share, counts, sizes, self.rate.level) <= half_width  # type: ignore[union-attr]
+
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if reached(middle) else (middle + 1, high)
+        return low
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.n:,} labels were verified, {self.n_wrong:,} of them are wrong.",
+                self._of_rate(),
+                *(finding.sentence for finding in self.findings if not finding.ok),
+            ]
+        )
+
+    def _of_rate(self) -> str:
+        if self.rate is None:
+            return (
+                f"The noise rate stays the model's, {self.model_rate:.1%}: these rows were not "
+                f"drawn at random from all labels, so their share of wrong labels is not that of "
+                f"the others. They correct the posterior and the suspects. To correct the rate, "
+                f"verify a sample drawn for it (to_verify)."
+            )
+        others = self.n - self.n_sampled
+        apart = f" {others:,} verified rows that were not drawn at random are not in it." * (
+            others > 0
+        )
+        return f"{self.rate}. The model alone says {self.model_rate:.1%}.{apart}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the posterior, as JSON holds it."""
+        content = {name: value for name, value in vars(self).items() if name != "posterior"}
+        return content | {
+            "rate": None if self.rate is None else asdict(self.rate),
+            "transition_matrix": self.transition_matrix.tolist(),
+            "class_prior": self.class_prior.tolist(),
+            "strata": [asdict(part) for part in self.strata],
+            "findings": [vars(finding) for finding in self.findings],
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Verification:
+        """Read what `to_dict` gave; a ValueError tells of what cannot be."""
+        T, p = (
+            np.array(content["transition_matrix"], float),
+            np.array(content["class_prior"], float),
+        )
+        if T.shape != (len(p), len(p)) or not np.allclose(T.sum(axis=1), 1):
+            raise ValueError("the verified transition matrix does not fit")
+        return cls(
+            **{name: content[name] for name in ("n", "n_wrong", "n_sampled", "unanswered")},
+            rate=None if content["rate"] is None else NoiseRate(**content["rate"]),
+            model_rate=float(content["model_rate"]),
+            transition_matrix=T,
+            class_prior=p,
+            strata=tuple(Stratum(**part) for part in content["strata"]),
+            findings=tuple(Finding(**finding) for finding in content["findings"]),
+        )
+
+
+def verify(
+    posterior: np.ndarray,
+    labels: np.ndarray,
+    answers: Answers,
+    *,
+    own: tuple[np.ndarray, np.ndarray],
+    ends: Ends | None = None,
+    level: float = 0.95,
+) -> Verification:
+    """Estimate the noise rate, T and the posterior from verified labels and a model's opinion.
+
+    Parameters
+    ----------
+    posterior : array of shape (N, K)
+        P(clean class | features, neighbours, own label), of labelled examples.
+    labels : int array of shape (N,)
+        Their class numbers.
+    answers : Answers
+    own : tuple of arrays of shape (K, K) and (K,)
+        The model's T and class prior.
+    ends : Ends, optional
+        What T lies between. Default: the model's own on both sides.
+    level : float, default=0.95
+        Of the noise rate's interval.
+
+    Notes
+    -----
+    The rate is ``sum_h W_h x_h / n_h``, with x_h of the n_h verified labels of stratum h wrong and
+    a share W_h of all labels in it; see `stratified_interval`. No model enters.
+
+    T has that rate, and the pattern of its errors from two sources: the point on the line between
+    the two ends that has this rate, and the posterior, recalibrated by the verified labels. Each
+    counts by how likely it makes the verified labels.
+    """
+    N, K = posterior.shape
+    given, wrong = labels[answers.place], chance_wrong(posterior, labels)
+    bad = answers.truth != given
+    rate, strata = _noise_rate(answers, bad, wrong, own, level)
+    shares = np.bincount(labels, minlength=K) / N
+    joint = own[1][:, None] * own[0]
+    target = 1 - np.trace(joint) if rate is None else rate.estimate
+    line = _with_rate(_with_labels(joint, shares), target)
+    if rate is not None and ends is not None:
+        line = _with_rate(_with_labels(_between(ends, target), shares), target)
+    improved = _recalibrated(posterior, labels, answers, line)
+    final = line
+    if rate is not None:
+        counted = _with_rate(_counted(improved, labels), target)
+        final = _by_likelihood(line, counted, answers, given)
+    corrected = _raked(improved, labels, answers, final)
+    p = final.sum(axis=1)
+    return Verification(
+        rate,
+        float(1 - np.trace(joint)),
+        np.where(p[:, None] > 0, final / np.where(p > 0, p, 1)[:, None], np.eye(K)),
+        p,
+        len(answers),
+        int(bad.sum()),
+        int(answers.sampled.sum()),
+        answers.unanswered,
+        strata,
+        _findings(posterior[answers.place], given, answers),
+        corrected,
+    )
+
+
+def stratified_interval(
+    n_wrong: np.ndarray, n: np.ndarray, sizes: np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval for the share of wrong labels, from counts (..., H) in strata.
+
+    Notes
+    -----
+    Wilson's interval for strata: a rate R is inside if the estimate is within z standard errors of
+    it, with the variance ``sum_h W_h^2 p_h (1 - p_h) / n_h`` that the most likely shares p_h of
+    sum ``sum_h W_h p_h = R`` would give it, corrected for finite strata and, by
+    ``n / (n - H + 1)``, for the shares being fitted. So a stratum in which none of the verified
+    labels is wrong adds what it may hide. The p_h solve
+    ``x_h / p_h - (n_h - x_h) / (1 - p_h) = lam W_h``; lam is found by bisection.
+    """
+    weight = sizes / sizes.sum()
+    variance = weight**2 / n * (1 - n / sizes) * (n.sum() / (n.sum() - len(n) + 1))
+    estimate = (n_wrong / n) @ weight
+    z = ndtri((1 + level) / 2)
+
+    def moved(lam: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far R is from the estimate, and whether that is z standard errors."""
+        slope = lam[..., None] * weight
+        b = slope + n
+        root = np.sqrt(np.maximum(b * b - 4 * slope * n_wrong, 0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(b >= 0, 2 * n_wrong / (b + root), (b - root) / (2 * slope))
+        share = np.clip(share, 0, 1)
+        by = share @ weight - estimate
+        return by, np.abs(by) >= z * np.sqrt((share * (1 - share)) @ variance)
+
+    ends = []
+    for sign in (1.0, -1.0):
+        outer = np.full(estimate.shape, sign)
+        for _ in range(60):
+            outer = np.where(moved(outer)[1], outer, 2 * outer)
+        inner = np.zeros_like(outer)
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            far = moved(middle)[1]
+            inner, outer = np.where(far, inner, middle), np.where(far, middle, outer)
+        ends.append(np.clip(estimate + moved(outer)[0], 0, 1))
+    return ends[0], ends[1]
+
+
+def _noise_rate(
+    answers: Answers, bad: np.ndarray, wrong: np.ndarray, own: Any, level: float
+) -> tuple[NoiseRate | None, tuple[Stratum, ...]]:
+    """The rate by the sample, and the strata by the model's chance of a wrong label."""
+    H, inside = len(answers.sizes), answers.sampled
+    if not inside.any():
+        return None, ()
+    of = answers.stratum[inside]
+    n = np.bincount(of, minlength=H)
+    if not n.all():
+        raise LabelNoiseError(
+            f"Expected an answer in each stratum of the sample, but stratum {n.argmin()} of {H} "
+            f"has none: check more rows, from the top of the table"
+        )
+    if len(of) < 2 * H:
+        raise LabelNoiseError(
+            f"Expected at least two answers a stratum, but there are {len(of)} in {H} strata: "
+            f"check more rows, from the top of the table"
+        )
+    x = np.bincount(of, bad[inside], H).astype(int)
+    low, high = stratified_interval(x, n, answers.sizes, level)
+    estimate = (x / n) @ answers.sizes / answers.sizes.sum()
+    if x.sum() in (0, n.sum()):  # then the estimate would be certain
+        estimate = np.clip(1 - own[1] @ np.diag(own[0]), low, high)
+    kind = "random sample" if H == 1 else "stratified sample"
+    rate = NoiseRate(float(estimate), float(low), float(high), level, len(of), kind)
+    parts = []
+    for h in range(H):
+        one = np.array([h])
+        ends = stratified_interval(x[one], n[one], answers.sizes[one], level)
+        mean = float(wrong[answers.place[inside][of == h]].mean())
+        size, count = int(answers.sizes[h]), int(n[h])
+        parts.append(Stratum(size, count, int(x[h]), mean, *map(float, ends)))
+    return rate, tuple(sorted(parts, key=lambda part: part.model))
+
+
+def _between(ends: Ends, rate: float) -> np.ndarray:
+    """(K, K) P(clean, label) on the line between the ends, where its noise rate is this one."""
+    first, last = (p[:, None] * T for T, p in ends)
+    low, high = 1 - np.trace(first), 1 - np.trace(last)
+    share = 0.5 if abs(high - low) < 1e-6 else np.clip((rate - low) / (high - low), 0, 1)
+    joint: np.ndarray = (1 - share) * first + share * last
+    return joint
+
+
+def _with_labels(joint: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The same with these shares of labels; a label that has no mass is right."""
+    mass = joint.sum(axis=0)
+    scaled: np.ndarray = joint * np.where(mass > 0, shares / np.where(mass > 0, mass, 1), 0)
+    return scaled + np.diag(np.where(mass > 0, 0, shares))
+
+
+def _with_rate(joint: np.ndarray, rate: float) -> np.ndarray:
+    """The same with this noise rate: the odds of all labels to be wrong get one factor."""
+    mass = joint.sum(axis=0)
+    right = np.diag(joint)
+    chance = np.clip(1 - right / np.where(mass > 0, mass, 1), 1e-6, 1 - 1e-6)
+    low, high = -30.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = mass @ expit(logit(chance) + middle) > rate
+        low, high = (low, middle) if above else (middle, high)
+    wrong = mass * expit(logit(chance) + low)
+    others = joint - np.diag(right)
+    others = np.where(others.sum(axis=0) > 0, others, mass[:, None] * (1 - np.eye(len(mass))))
+    total = others.sum(axis=0)
+    others = others * (wrong / np.where(total > 0, total, 1))
+    result: np.ndarray = others + np.diag(mass - wrong)
+    return result
+
+
+def _counted(posterior: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(K, K) P(clean, label) by the posterior."""
+    K = posterior.shape[1]
+    return np.stack([np.bincount(labels, column, K) for column in posterior.T]) / len(labels)
+
+
+def _recalibrated(
+    posterior: np.ndarray, labels: np.ndarray, answers: Answers, line: np.ndarray
+) -> np.ndarray:
+    """(N, K) the posterior with the log-odds that make verified labels most likely.
+
+    ``softmax_k(a log P(k) + d log L(k | y) + (b + c[y]) [k = y] + e[k])``, with normal priors
+    around the posterior as it is. Rows may have been chosen by anything that P is made of.
+    """
+    K = posterior.shape[1]
+    by_label = line / np.maximum(line.sum(axis=0), 1e-300)
+    evidence = np.log(np.maximum(posterior, _LEAST))
+    pattern = np.log(np.maximum(by_label, _LEAST)).T
+    place, truth, given = answers.place, answers.truth, labels[answers.place]
+    own = np.eye(K)
+    start = np.array([1.0, *np.zeros(2 + 2 * K)])
+    sd = np.array([_SLOPE_SD, _SLOPE_SD, _COMMON_SD, *[_CLASS_SD] * 2 * K])
+
+    def changed(q: np.ndarray, rows: Any, y: np.ndarray) -> np.ndarray:
+        # By label, then one row each: pattern, trust in the label and in the class.
+        bonus = q[1] * pattern + np.diag(q[2] + q[3 : 3 + K]) + q[3 + K :]
+        return log_softmax(q[0] * evidence[rows] + bonus[y], axis=1)
+
+    def loss(q: np.ndarray) -> tuple[float, np.ndarray]:
+        chance, change = changed(q, place, given), (q - start) / sd
+        excess = np.exp(chance) - own[truth]
+        at_label = np.bincount(given, excess[np.arange(len(place)), given], K)
+        by_slopes = [(excess * evidence[place]).sum(), (excess * pattern[given]).sum()]
+        gradient = np.array([*by_slopes, at_label.sum(), *at_label, *excess.sum(axis=0)])
+        value = (change**2).sum() / 2 - chance[np.arange(len(place)), truth].sum()
+        return value, gradient + change / sd
+
+    best = minimize(loss, start, jac=True, method="L-BFGS-B").x
+    return np.exp(changed(best, slice(None), labels))
+
+
+def _by_likelihood(
+    line: np.ndarray, counted: np.ndarray, answers: Answers, given: np.ndarray
+) -> np.ndarray:
+    """Mix two joints by how likely each makes the true classes of the sample, given the labels."""
+    inside = answers.sampled
+    at = answers.truth[inside], given[inside]
+    n = np.bincount(answers.stratum[inside], minlength=len(answers.sizes))
+    weight = (answers.sizes / n)[answers.stratum[inside]]
+    weight = weight / weight.mean()
+    one, other = (joint[at] / joint.sum(axis=0)[at[1]] + _LEAST**2 for joint in (line, counted))
+    share = np.linspace(0.02, 0.98, 49)[:, None]
+    likely = np.log((1 - share) * one + share * other) @ weight
+    likely = likely + np.log(share * (1 - share))[:, 0]
+    best = float(share[likely.argmax(), 0])
+    return (1 - best) * line + best * counted
+
+
+def _raked(
+    posterior: np.ndarray, labels: np.ndarray, answers: Answers, joint: np.ndarray
+) -> np.ndarray:
+    """(N, K) with the verified classes, and the others such that all count to this joint."""
+    N, K = posterior.shape
+    found = np.zeros((K, K))
+    np.add.at(found, (answers.truth, labels[answers.place]), 1)
+    others = np.ones(N, bool)
+    others[answers.place] = False
+    wanted = np.maximum(N * joint - found, 0)
+    y, rest = labels[others], posterior[others]
+    for _ in range(20):
+        counted = len(y) * _counted(rest, y) if len(y) else wanted
+        factor = wanted / np.where(counted > 0, counted, 1)
+        if np.abs(wanted - counted).sum() < 1e-6 * N:
+            break
+        rest = rest * np.maximum(factor, 1e-12).T[y]
+        rest = rest / rest.sum(axis=1, keepdims=True)
+    corrected = np.eye(K)[labels]
+    corrected[others] = rest
+    corrected[answers.place] = np.eye(K)[answers.truth]
+    return corrected
+
+
+def _findings(posterior: np.ndarray, given: np.ndarray, answers: Answers) -> tuple[Finding, ...]:
+    """Whether the answers agree with the model, look copied from it, or are incomplete."""
+    bad = answers.truth != given
+    wrong = chance_wrong(posterior, given)
+    found, expected = int(bad.sum()), float(wrong.sum())
+    z = float((found - expected) / max(np.sqrt((wrong * (1 - wrong)).sum()), 1.0))
+    agrees = abs(z) <= _DISAGREE
+    sentence = (
+        f"Of {len(bad)} verified labels {found} are wrong; the model expected {expected:.1f} "
+        f"({z:+.1f} standard errors)."
+    )
+    if not agrees:
+        cause = (
+            "The features may have been learnt from these labels, or a feature gives the label "
+            "away: rely on the verified rate, and look for features that have not seen the labels"
+            if z > 0
+            else "Either the classes overlap more than the model thinks, or whoever checked left "
+            "labels as they were: check some of the model's surest suspects once more"
+        )
+        sentence = f"The verified labels contradict the model. {sentence} {cause}."
+    findings = [Finding("verified", agrees, z, sentence)]
+
+    differ = int((posterior.argmax(axis=1) != answers.truth).sum())
+    by_chance = float((1 - posterior.max(axis=1)).sum())
+    copied = bool(pdtr(differ, by_chance) < _COPIED and differ <= _FEW * by_chance)
+    sentence = (
+        f"{len(bad) - differ} of {len(bad)} verified labels are what the model suggests; "
+        f"{by_chance:.1f} others were expected."
+    )
+    if copied:
+        sentence += (
+            " Answers that look copied from the suggestions certify nothing: have some of these "
+            "rows checked by somebody who does not see them."
+        )
+    findings.append(Finding("copied answers", not copied, float(differ), sentence))
+    sample = int(answers.sampled.sum()) + answers.unanswered
+    if sample:
+        share = answers.unanswered / sample
+        ok = share <= _UNANSWERED
+        sentence = f"{answers.unanswered} of {sample} rows of the sample have no answer."
+        if not ok:
+            sentence += (
+                " The rate holds if they were left out whatever their label. If they were the hard "
+                "ones, it is too low: answer them too."
+            )
+        findings.append(Finding("unanswered", ok, share, sentence))
+    return tuple(findings)
