@@ -103,7 +103,8 @@ class Verification:
             )
         sizes = np.array([part.size for part in self.strata])
         n = np.array([part.n for part in self.strata])
-        share = (np.array([part.n_wrong for part in self.strata]) + 0.5) / (n + 1)
+        found = np.array([part.n_wrong + part.model for part in self.strata])
+        share = found / (n + 1)  # the model's opinion counts as one label
         low, high = 0, int(sizes.sum() - n.sum())
 
         def reached(more: int) -> bool:
@@ -263,7 +264,7 @@ def stratified_interval(
             share = np.where(b >= 0, 2 * n_wrong / (b + root), (b - root) / (2 * slope))
         share = np.clip(share, 0, 1)
         by = share @ weight - estimate
-        return by, np.abs(by) >= z * np.sqrt((share * (1 - share)) @ variance)
+        return by, np.abs(by) > z * np.sqrt((share * (1 - share)) @ variance)
 
     ends = []
     for sign in (1.0, -1.0):

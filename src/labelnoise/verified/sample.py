@@ -207,9 +207,7 @@ def planned_half_width(
     """Half the interval's length if these (H,) are the shares of wrong labels in the strata."""
     fpc = 1 - counts / np.maximum(sizes, 1)
     weight = sizes / sizes.sum()
-    # One row at least is in doubt: where the model is sure, (0 of n wrong) is not certainty.
-    spread = np.maximum(shares * (1 - shares), 1 / np.maximum(counts, 1) ** 2)
-    variance = (weight**2 * spread * fpc / np.maximum(counts, 1)).sum()
+    variance = (weight**2 * shares * (1 - shares) * fpc / np.maximum(counts, 1)).sum()
     n = counts.sum()
     return float(ndtri((1 + level) / 2) * np.sqrt(variance * n / (n - len(counts) + 1)))
 
