@@ -47,12 +47,12 @@ def sure_and_wrong():
     return 0.998 * np.eye(K)[labels] + 0.001, labels, clean
 
 
-def answered(data, n=200, random_state=0, truth=None, **settings):
+def answered(data, n=200, random_state=0, truth=None, suggestions=True, **settings):
     """Verify a sample; the model's T is symmetric at the posterior's noise rate."""
     posterior, labels, clean = data
     sample = draw_sample(posterior, labels, n, random_state=random_state)
     truth = clean if truth is None else truth
-    table = sample.columns() | {"true_label": truth[sample.row]}
+    table = sample.columns(suggestions) | {"true_label": truth[sample.row]}
     answers = read_answers(table, labels, np.arange(K))
     own = symmetric_matrix(K, mean_wrong(posterior, labels)), np.full(K, 1 / K)
     return verify(posterior, labels, answers, own=own, **settings)
@@ -396,13 +396,16 @@ def test_a_sure_model_that_is_wrong_is_found_out(sure_and_wrong, good):
 
 
 def test_copied_answers_are_found_out(good):
-    """Those of the model, and the given labels themselves."""
+    """Suggestions, where whoever checked could see them, and the given labels themselves."""
     posterior, labels, _ = good
     copied = answered(good, truth=posterior.argmax(axis=1))
     assert [finding.name for finding in copied.findings if not finding.ok] == ["copied answers"]
+    assert "may be copied from the suggestions" in str(copied)
+    unseen = answered(good, truth=posterior.argmax(axis=1), suggestions=False)
+    assert all(finding.ok for finding in unseen.findings)
     left = answered(good, truth=labels)
     assert not left.findings[0].ok
-    assert left.findings[0].value < -4
+    assert left.findings[0].value > 4
     assert "left labels as they were" in str(left)
 
 
@@ -426,8 +429,7 @@ def test_too_few_answers_for_a_rate(good):
 
 
 def test_no_wrong_label_found_keeps_the_models_rate_within_the_interval(good):
-    posterior, labels, _ = good
-    found = answered(good, 50, truth=labels)
+    found = answered(good, 50, truth=good[1])
     assert found.rate.low == 0
     assert found.rate.estimate == pytest.approx(found.rate.high)
 

@@ -38,6 +38,8 @@ class Answers:
     """(m,) stratum of the sample, 0 to H - 1; -1: the row was chosen otherwise."""
     sizes: np.ndarray
     """(H,) labels in each stratum."""
+    suggested: np.ndarray
+    """(m,) class numbers that the model suggested beside the answer; -1: none was shown."""
     unanswered: int = 0
     """Rows of the sample that have no answer."""
 
@@ -79,6 +81,7 @@ def read_answers(
     rows = np.arange(len(labels)) if rows is None else rows
     number = {str(name): k for k, name in enumerate(classes.tolist())}
     truth: dict[int, int] = {}
+    suggested = np.full(len(labels), -1)
     tables = _tables(verified)
     for table in tables:
         row = _row_numbers(table)
@@ -86,6 +89,8 @@ def read_answers(
         true = _classes(table["true_label"], row, number)
         if "given_label" in table:
             _expect_given(_classes(table["given_label"], row, number), labels[place], row, classes)
+        if "suggested_label" in table:
+            suggested[place] = _classes(table["suggested_label"], row, number)
         for r, n, t in zip(row.tolist(), place.tolist(), true.tolist(), strict=True):
             if t >= 0 and truth.setdefault(n, t) != t:
                 raise LabelNoiseError(
@@ -110,6 +115,7 @@ def read_answers(
         np.array([truth[n] for n in places.tolist()], np.intp),
         stratum[places],
         design.sizes,
+        suggested[places],
         int((~np.isin(design.place, places)).sum()),
     )
 
@@ -187,7 +193,7 @@ def _columns(source: Any) -> dict[str, list[Any]]:
         raise LabelNoiseError(
             f"Expected a table with the columns row and true_label, but it has no {missing[0]}"
         )
-    known = ("row", "true_label", "given_label", *_DESIGN)
+    known = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)
     columns = {name: _listed(table[name]) for name in known if name in table}
     if len({len(values) for values in columns.values()}) > 1:
         raise LabelNoiseError(

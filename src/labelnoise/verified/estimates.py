@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,12 @@ from labelnoise.verified.sample import chance_wrong, planned_half_width
 # Standard deviations, a priori, of what verified labels may change in the posterior's log-odds:
 # the slopes of posterior and T, all labels alike, and each label or class apart.
 _SLOPE_SD, _COMMON_SD, _CLASS_SD = 1.0, 2.0, 0.5
-_LEAST = 1e-3  # of a probability whose logarithm is taken: a model that is sure may be wrong
+_LEAST = 1e-9  # of a probability whose logarithm is taken
+_SURE = 0.9  # chance of right or wrong by the model
 _DISAGREE = 4.0  # standard errors
-_COPIED = 1e-4  # chance to agree with the model so often
-_FEW = 0.05  # of the expected differences
+_TOO_MUCH = 1.5  # times as many wrong labels, or as few, as the model expected
+_COPIED = 1e-4  # chance to differ from the suggestions so rarely
+_MOST_COUNTED = 3000  # examples, for each draw of T
 _UNANSWERED = 0.1  # share of a sample that makes one ask which rows were left out
 
 
@@ -204,27 +206,18 @@ def verify(
     the two ends that has this rate, and the posterior, recalibrated by the verified labels. Each
     counts by how likely it makes the verified labels.
     """
-    N, K = posterior.shape
     given, wrong = labels[answers.place], chance_wrong(posterior, labels)
     bad = answers.truth != given
     rate, strata = _noise_rate(answers, bad, wrong, own, level)
-    shares = np.bincount(labels, minlength=K) / N
-    joint = own[1][:, None] * own[0]
-    target = 1 - np.trace(joint) if rate is None else rate.estimate
-    line = _with_rate(_with_labels(joint, shares), target)
-    if rate is not None and ends is not None:
-        line = _with_rate(_with_labels(_between(ends, target), shares), target)
-    improved = _recalibrated(posterior, labels, answers, line)
-    final = line
-    if rate is not None:
-        counted = _with_rate(_counted(improved, labels), target)
-        final = _by_likelihood(line, counted, answers, given)
-    corrected = _raked(improved, labels, answers, final)
-    p = final.sum(axis=1)
+    model_rate = float(1 - own[1] @ np.diag(own[0]))
+    joint, improved = _joint(
+        posterior, labels, answers, own, ends, None if rate is None else rate.estimate
+    )
+    T, p = _rows(joint)
     return Verification(
         rate,
-        float(1 - np.trace(joint)),
-        np.where(p[:, None] > 0, final / np.where(p > 0, p, 1)[:, None], np.eye(K)),
+        model_rate,
+        T,
         p,
         len(answers),
         int(bad.sum()),
@@ -232,8 +225,48 @@ def verify(
         answers.unanswered,
         strata,
         _findings(posterior[answers.place], given, answers),
-        corrected,
+        _raked(improved, labels, answers, joint),
     )
+
+
+def draw_matrices(
+    posterior: np.ndarray,
+    labels: np.ndarray,
+    answers: Answers,
+    *,
+    own: tuple[np.ndarray, np.ndarray],
+    ends: Ends | None = None,
+    n_draws: int = 100,
+    random_state: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """T (n_draws, K, K) and class prior (n_draws, K) that `verify` might have found.
+
+    Bootstrap of the sample, stratum by stratum. What the model contributes is taken as it is, so
+    that intervals from the draws tell of the sample alone.
+    """
+    rng = np.random.default_rng(random_state)
+    # All labels are needed for sums over the data alone: some thousand will do.
+    some = np.union1d(rng.permutation(len(labels))[:_MOST_COUNTED], answers.place)
+    place = np.searchsorted(some, answers.place)
+    posterior, labels = posterior[some], labels[some]
+    drawn = []
+    for _ in range(n_draws):
+        rows = [np.flatnonzero(answers.stratum == h) for h in range(len(answers.sizes))]
+        # One row fewer makes up for the spread that a small sample lacks.
+        kept = np.concatenate([rng.choice(of, max(1, len(of) - 1)) for of in rows])
+        again = replace(
+            answers,
+            place=place[kept],
+            truth=answers.truth[kept],
+            stratum=answers.stratum[kept],
+            suggested=answers.suggested[kept],
+        )
+        bad = again.truth != labels[again.place]
+        of_stratum = np.bincount(again.stratum, bad) / np.bincount(again.stratum)
+        target = float(of_stratum @ answers.sizes / answers.sizes.sum())
+        drawn.append(_rows(_joint(posterior, labels, again, own, ends, target)[0]))
+    T, p = zip(*drawn, strict=True)
+    return np.stack(T), np.stack(p)
 
 
 def stratified_interval(
@@ -314,6 +347,38 @@ def _noise_rate(
         size, count = int(answers.sizes[h]), int(n[h])
         parts.append(Stratum(size, count, int(x[h]), mean, *map(float, ends)))
     return rate, tuple(sorted(parts, key=lambda part: part.model))
+
+
+def _joint(
+    posterior: np.ndarray,
+    labels: np.ndarray,
+    answers: Answers,
+    own: tuple[np.ndarray, np.ndarray],
+    ends: Ends | None,
+    rate: float | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(K, K) P(clean, label) of this noise rate, and the recalibrated posterior.
+
+    Without a rate the joint stays the model's.
+    """
+    shares = np.bincount(labels, minlength=len(own[1])) / len(labels)
+    joint: np.ndarray = own[1][:, None] * own[0]
+    if rate is None:
+        line = _with_labels(joint, shares)
+        line = _with_rate(line, 1 - np.trace(joint))
+        return line, _recalibrated(posterior, labels, answers, line)
+    line = joint if ends is None else _between(ends, rate)
+    line = _with_rate(_with_labels(line, shares), rate)
+    improved = _recalibrated(posterior, labels, answers, line)
+    counted = _with_rate(_counted(improved, labels), rate)
+    return _by_likelihood(line, counted, answers, labels[answers.place]), improved
+
+
+def _rows(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """T and class prior of P(clean, label); a class without mass has a row of I."""
+    p = joint.sum(axis=1)
+    T = np.where(p[:, None] > 0, joint / np.where(p > 0, p, 1)[:, None], np.eye(len(p)))
+    return T, p
 
 
 def _between(ends: Ends, rate: float) -> np.ndarray:
@@ -401,7 +466,7 @@ def _by_likelihood(
     n = np.bincount(answers.stratum[inside], minlength=len(answers.sizes))
     weight = (answers.sizes / n)[answers.stratum[inside]]
     weight = weight / weight.mean()
-    one, other = (joint[at] / joint.sum(axis=0)[at[1]] + _LEAST**2 for joint in (line, counted))
+    one, other = (joint[at] / joint.sum(axis=0)[at[1]] + _LEAST for joint in (line, counted))
     share = np.linspace(0.02, 0.98, 49)[:, None]
     likely = np.log((1 - share) * one + share * other) @ weight
     likely = likely + np.log(share * (1 - share))[:, 0]
@@ -434,40 +499,11 @@ def _raked(
 
 
 def _findings(posterior: np.ndarray, given: np.ndarray, answers: Answers) -> tuple[Finding, ...]:
-    """Whether the answers agree with the model, look copied from it, or are incomplete."""
-    bad = answers.truth != given
-    wrong = chance_wrong(posterior, given)
-    found, expected = int(bad.sum()), float(wrong.sum())
-    z = float((found - expected) / max(np.sqrt((wrong * (1 - wrong)).sum()), 1.0))
-    agrees = abs(z) <= _DISAGREE
-    sentence = (
-        f"Of {len(bad)} verified labels {found} are wrong; the model expected {expected:.1f} "
-        f"({z:+.1f} standard errors)."
-    )
-    if not agrees:
-        cause = (
-            "The features may have been learnt from these labels, or a feature gives the label "
-            "away: rely on the verified rate, and look for features that have not seen the labels"
-            if z > 0
-            else "Either the classes overlap more than the model thinks, or whoever checked left "
-            "labels as they were: check some of the model's surest suspects once more"
-        )
-        sentence = f"The verified labels contradict the model. {sentence} {cause}."
-    findings = [Finding("verified", agrees, z, sentence)]
-
-    differ = int((posterior.argmax(axis=1) != answers.truth).sum())
-    by_chance = float((1 - posterior.max(axis=1)).sum())
-    copied = bool(pdtr(differ, by_chance) < _COPIED and differ <= _FEW * by_chance)
-    sentence = (
-        f"{len(bad) - differ} of {len(bad)} verified labels are what the model suggests; "
-        f"{by_chance:.1f} others were expected."
-    )
-    if copied:
-        sentence += (
-            " Answers that look copied from the suggestions certify nothing: have some of these "
-            "rows checked by somebody who does not see them."
-        )
-    findings.append(Finding("copied answers", not copied, float(differ), sentence))
+    """Whether the answers contradict the model, look copied from it, or are incomplete."""
+    findings = [_contradiction(chance_wrong(posterior, given), answers.truth != given)]
+    shown = answers.suggested >= 0
+    if shown.any():
+        findings.append(_copied(posterior[shown], answers.suggested[shown], answers.truth[shown]))
     sample = int(answers.sampled.sum()) + answers.unanswered
     if sample:
         share = answers.unanswered / sample
@@ -480,3 +516,48 @@ def _findings(posterior: np.ndarray, given: np.ndarray, answers: Answers) -> tup
             )
         findings.append(Finding("unanswered", ok, share, sentence))
     return tuple(findings)
+
+
+def _contradiction(wrong: np.ndarray, bad: np.ndarray) -> Finding:
+    """Whether labels that the model was sure of are otherwise, or the rate is far from its own."""
+    right, sure_wrong = wrong < 1 - _SURE, wrong > _SURE
+    surprises = int((bad & right).sum() + (~bad & sure_wrong).sum())
+    expected = wrong[right].sum() + (1 - wrong[sure_wrong]).sum()
+    spread = wrong * (1 - wrong)
+    z_sure = (surprises - expected) / max(np.sqrt(spread[right | sure_wrong].sum()), 1.0)
+    found, in_all = bad.sum(), wrong.sum()
+    z = (found - in_all) / max(np.sqrt(spread.sum()), 1.0)
+    far = abs(z) > _DISAGREE and max(found, in_all) > _TOO_MUCH * min(found, in_all)
+    ok = not (far or z_sure > _DISAGREE)
+    sentence = (
+        f"Of {len(bad)} verified labels {found} are wrong, and the model expected {in_all:.1f} "
+        f"({z:+.1f} standard errors). It was sure of {(right | sure_wrong).sum()}, and {surprises} "
+        f"of these are otherwise."
+    )
+    if not ok:
+        cause = (
+            "The features may have been learnt from these labels, or one gives the label away: "
+            "rely on the verified rate, and look for features that have not seen the labels"
+            if found > in_all
+            else "Either the features do not tell the classes, or whoever checked left labels as "
+            "they were: have some of the model's surest suspects checked once more"
+        )
+        sentence = f"The verified labels contradict the model. {sentence} {cause}."
+    return Finding("verified", ok, float(max(z_sure, abs(z))), sentence)
+
+
+def _copied(posterior: np.ndarray, suggested: np.ndarray, truth: np.ndarray) -> Finding:
+    """Whether answers differ from the suggestions beside them hardly ever, as copies do."""
+    m, differ = len(truth), int((suggested != truth).sum())
+    expected = float((1 - posterior[np.arange(m), suggested]).sum())
+    ok = bool(pdtr(differ, expected) >= _COPIED)
+    sentence = (
+        f"{differ} of {m} answers differ from the suggestion beside them, and {expected:.1f} were "
+        f"expected to."
+    )
+    if not ok:
+        sentence = (
+            f"The answers may be copied from the suggestions, and then certify nothing. {sentence} "
+            f"Have some of these rows checked by somebody who does not see the suggestions."
+        )
+    return Finding("copied answers", ok, float(differ), sentence)
