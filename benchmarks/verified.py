@@ -35,7 +35,7 @@ from verified_inputs import CACHE, CASES, GOOD
 from labelnoise import transition_error
 from labelnoise.scores import true_transition_matrix
 from labelnoise.verified import Answers, Ends, Verification, draw_sample, estimates, sample, verify
-from labelnoise.verified.estimates import stratified_interval
+from labelnoise.verified.rate import stratified_interval
 from labelnoise.verified.sample import allocation, chance_wrong, strata, stratum_count
 
 try:

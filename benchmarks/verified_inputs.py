@@ -137,14 +137,13 @@ CASES: dict[str, tuple[str, Callable[[], Data]]] = {
 
 def ends_of(est: HOC) -> dict[str, np.ndarray]:
     """The model's own T and class prior, T given h, and the triples' T."""
-    T, p = est.transition_matrix_, est.class_prior_
-    refined = est._refinement
-    given_h = (T, p) if refined is None else (refined.of_features, refined.prior_of_features)
-    triples = (T, p) if refined is None else (refined.of_triples, refined.prior_of_triples)
+    own, found = (est.transition_matrix_, est.class_prior_), est.clean_class_
+    given_h, triples = (own, own) if found is None else (found.given_h, found.of_triples)
+    pairs = {"own": own, "given_h": given_h, "triples": triples}
     return {
-        name: value
-        for key, pair in (("own", (T, p)), ("given_h", given_h), ("triples", triples))
-        for name, value in zip((f"T_{key}", f"p_{key}"), pair, strict=True)
+        f"{letter}_{key}": value
+        for key, pair in pairs.items()
+        for letter, value in zip("Tp", pair, strict=True)
     }
 
 

@@ -17,7 +17,7 @@ from labelnoise.verified import (
     sample_size,
     verify,
 )
-from labelnoise.verified.estimates import stratified_interval
+from labelnoise.verified.rate import stratified_interval
 from labelnoise.verified.sample import allocation, strata
 from tests.conftest import pair_matrix, symmetric_matrix
 

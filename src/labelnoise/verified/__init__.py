@@ -1,11 +1,12 @@
 """Verified labels: a rate of wrong labels that no assumption can spoil.
 
-`sample` chooses the rows to check, `answers` reads what was found, and `estimates` computes what
-follows for the noise rate, T and every example's posterior.
+`sample` chooses the rows to check, `answers` reads what was found, `rate` gives the share of wrong
+labels by the sample alone, and `estimates` what follows for T and every example's posterior.
 """
 
 from labelnoise.verified.answers import Answers, read_answers
-from labelnoise.verified.estimates import Ends, NoiseRate, Stratum, Verification, verify
+from labelnoise.verified.estimates import Ends, Verification, verified_interval, verify
+from labelnoise.verified.rate import NoiseRate, Stratum
 from labelnoise.verified.sample import Sample, draw_sample, sample_size
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "draw_sample",
     "read_answers",
     "sample_size",
+    "verified_interval",
     "verify",
 ]

@@ -10,8 +10,11 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, ndtri, pdtr
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.clean_class import counted_joint, tilted
 from labelnoise.diagnostics import Finding
+from labelnoise.intervals import ConfidenceInterval
 from labelnoise.verified.answers import Answers
+from labelnoise.verified.rate import NoiseRate, Stratum, noise_rate, stratified_interval
 from labelnoise.verified.sample import chance_wrong, planned_half_width
 
 # Standard deviations, a priori, of what verified labels may change in the posterior's log-odds:
@@ -23,6 +26,7 @@ _DISAGREE = 4.0  # standard errors
 _TOO_MUCH = 1.5  # times as many wrong labels, or as few, as the model expected
 _COPIED = 1e-4  # chance to differ from the suggestions so rarely
 _MOST_COUNTED = 3000  # examples, for each draw of T
+_DRAWS = 100
 _UNANSWERED = 0.1  # share of a sample that makes one ask which rows were left out
 
 
@@ -35,54 +39,14 @@ class Ends(NamedTuple):
     """T that explains the label triples."""
 
 
-@dataclass(frozen=True, repr=False)
-class Stratum:
-    """What the model said of a stratum, and what was found."""
-
-    size: int
-    n: int
-    n_wrong: int
-    model: float
-    """Mean chance of a wrong label, by the model."""
-    low: float
-    high: float
-    """Interval for the share of wrong labels in the stratum."""
-
-    @property
-    def share(self) -> float:
-        """Of wrong labels among the verified ones."""
-        return self.n_wrong / self.n
-
-
-@dataclass(frozen=True, repr=False)
-class NoiseRate:
-    """The share of wrong labels with an interval that assumes nothing of the model."""
-
-    estimate: float
-    low: float
-    high: float
-    level: float
-    n: int
-    """Verified labels behind it."""
-    kind: str
-    """How their rows were chosen: "stratified sample" or "random sample"."""
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.estimate:.1%} of the labels are wrong ({self.low:.1%} to {self.high:.1%}, "
-            f"{self.level:.0%} interval from a {self.kind} of {self.n} verified labels; it "
-            f"assumes nothing of the model)"
-        )
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class Verification:
     """What verified labels say of the data and of the model; prints as a summary."""
 
     rate: NoiseRate | None
     """None where no verified rows were drawn at random."""
-    model_rate: float
-    """What the model says without verified labels."""
+    own: tuple[np.ndarray, np.ndarray]
+    """The model's T and class prior, without verified labels."""
     transition_matrix: np.ndarray
     class_prior: np.ndarray
     n: int
@@ -94,7 +58,13 @@ class Verification:
     findings: tuple[Finding, ...]
     posterior: np.ndarray | None = None
     """(N, K) corrected, 1 at verified classes. Its mean chance of a wrong label is the noise rate.
-    None in a loaded one."""
+    None in a loaded one, as the answers are."""
+    answers: Answers | None = None
+
+    @property
+    def model_rate(self) -> float:
+        """The noise rate that the model alone says."""
+        return float(1 - self.own[1] @ np.diag(self.own[0]))
 
     def rows_to_add(self, half_width: float = 0.02) -> int:
         """How many more rows to check for this half-width of the interval, by what was found."""
@@ -143,8 +113,9 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the posterior, as JSON holds it."""
-        content = {name: value for name, value in vars(self).items() if name != "posterior"}
+        content = {n: v for n, v in vars(self).items() if n not in ("posterior", "answers")}
         return content | {
+            "own": [self.own[0].tolist(), self.own[1].tolist()],
             "rate": None if self.rate is None else asdict(self.rate),
             "transition_matrix": self.transition_matrix.tolist(),
             "class_prior": self.class_prior.tolist(),
@@ -155,16 +126,16 @@ class Verification:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Verification:
         """Read what `to_dict` gave; a ValueError tells of what cannot be."""
-        T, p = (
-            np.array(content["transition_matrix"], float),
-            np.array(content["class_prior"], float),
-        )
-        if T.shape != (len(p), len(p)) or not np.allclose(T.sum(axis=1), 1):
-            raise ValueError("the verified transition matrix does not fit")
+        found = content["transition_matrix"], content["class_prior"]
+        (T, p), own = ((np.array(T, float), np.array(p, float)) for T, p in (found, content["own"]))
+        for matrix, prior in ((T, p), own):
+            right = matrix.shape == (len(p), len(p)) and prior.shape == p.shape
+            if not (right and np.allclose(matrix.sum(axis=1), 1)):
+                raise ValueError("the verified transition matrix does not fit")
         return cls(
             **{name: content[name] for name in ("n", "n_wrong", "n_sampled", "unanswered")},
             rate=None if content["rate"] is None else NoiseRate(**content["rate"]),
-            model_rate=float(content["model_rate"]),
+            own=own,
             transition_matrix=T,
             class_prior=p,
             strata=tuple(Stratum(**part) for part in content["strata"]),
@@ -208,15 +179,15 @@ def verify(
     """
     given, wrong = labels[answers.place], chance_wrong(posterior, labels)
     bad = answers.truth != given
-    rate, strata = _noise_rate(answers, bad, wrong, own, level)
     model_rate = float(1 - own[1] @ np.diag(own[0]))
-    joint, improved = _joint(
+    rate, strata = noise_rate(answers, bad, wrong, model_rate, level)
+    joint, improved, _ = _joint(
         posterior, labels, answers, own, ends, None if rate is None else rate.estimate
     )
     T, p = _rows(joint)
     return Verification(
         rate,
-        model_rate,
+        own,
         T,
         p,
         len(answers),
@@ -225,128 +196,66 @@ def verify(
         answers.unanswered,
         strata,
         _findings(posterior[answers.place], given, answers),
-        _raked(improved, labels, answers, joint),
+        _adding_up(improved, labels, answers, joint),
+        answers,
     )
 
 
-def draw_matrices(
+def verified_interval(
+    found: Verification,
     posterior: np.ndarray,
     labels: np.ndarray,
-    answers: Answers,
-    *,
-    own: tuple[np.ndarray, np.ndarray],
     ends: Ends | None = None,
-    n_draws: int = 100,
-    random_state: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """T (n_draws, K, K) and class prior (n_draws, K) that `verify` might have found.
+    level: float = 0.95,
+    model_draws: np.ndarray | None = None,
+) -> ConfidenceInterval:
+    """Give intervals for the noise rate, by the sample alone, and for T and the class prior.
 
-    Bootstrap of the sample, stratum by stratum. What the model contributes is taken as it is, so
-    that intervals from the draws tell of the sample alone.
+    Those of T come from a bootstrap of the sample, stratum by stratum, and reach over what the line
+    between the ends and the posterior say. Both take their patterns from the model, whose own
+    sampling error is added if it is known by `model_draws` (draws, K, K) of T.
     """
-    rng = np.random.default_rng(random_state)
-    # All labels are needed for sums over the data alone: some thousand will do.
+    answers = found.answers
+    if answers is None or found.rate is None:
+        raise LabelNoiseError("Expected verified labels of a random sample, but there are none")
+    rng = np.random.default_rng(0)
+    # The other examples only matter through sums over all: some thousand of them do.
     some = np.union1d(rng.permutation(len(labels))[:_MOST_COUNTED], answers.place)
     place = np.searchsorted(some, answers.place)
     posterior, labels = posterior[some], labels[some]
-    drawn = []
-    for _ in range(n_draws):
-        rows = [np.flatnonzero(answers.stratum == h) for h in range(len(answers.sizes))]
+    of_stratum = [np.flatnonzero(answers.stratum == h) for h in range(len(answers.sizes))]
+    matrices, priors = [found.transition_matrix], [found.class_prior]
+    for _ in range(_DRAWS):
         # One row fewer makes up for the spread that a small sample lacks.
-        kept = np.concatenate([rng.choice(of, max(1, len(of) - 1)) for of in rows])
+        kept = np.concatenate([rng.choice(of, max(1, len(of) - 1)) for of in of_stratum])
+        names = ("truth", "stratum", "suggested")
         again = replace(
-            answers,
-            place=place[kept],
-            truth=answers.truth[kept],
-            stratum=answers.stratum[kept],
-            suggested=answers.suggested[kept],
+            answers, place=place[kept], **{name: getattr(answers, name)[kept] for name in names}
         )
         bad = again.truth != labels[again.place]
-        of_stratum = np.bincount(again.stratum, bad) / np.bincount(again.stratum)
-        target = float(of_stratum @ answers.sizes / answers.sizes.sum())
-        drawn.append(_rows(_joint(posterior, labels, again, own, ends, target)[0]))
-    T, p = zip(*drawn, strict=True)
-    return np.stack(T), np.stack(p)
+        shares = np.bincount(again.stratum, bad) / np.bincount(again.stratum)
+        target = float(shares @ answers.sizes / answers.sizes.sum())
+        for joint in _joint(posterior, labels, again, found.own, ends, target)[2]:
+            T, p = _rows(joint)
+            matrices.append(T)
+            priors.append(p)
+    of_T, of_prior = (_around(np.stack(values), level) for values in (matrices, priors))
+    if model_draws is not None:
+        T, spread = found.transition_matrix, ndtri((1 + level) / 2) * model_draws.std(axis=0)
+        of_T = T + np.array([-1, 1])[:, None, None] * np.hypot(of_T - T, spread)
+        of_T = of_T.clip(0, 1)
+    n_wrong, n, sizes = (
+        np.array([getattr(part, name) for part in found.strata])
+        for name in ("n_wrong", "n", "size")
+    )
+    rate = np.array(stratified_interval(n_wrong, n, sizes, level))
+    return ConfidenceInterval(level, of_T, of_prior, rate, "verified", of_T[1] == 0)
 
 
-def stratified_interval(
-    n_wrong: np.ndarray, n: np.ndarray, sizes: np.ndarray, level: float = 0.95
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval for the share of wrong labels, from counts (..., H) in strata.
-
-    Notes
-    -----
-    Wilson's interval for strata: a rate R is inside if the estimate is within z standard errors of
-    it, with the variance ``sum_h W_h^2 p_h (1 - p_h) / n_h`` that the most likely shares p_h of
-    sum ``sum_h W_h p_h = R`` would give it, corrected for finite strata and, by
-    ``n / (n - H + 1)``, for the shares being fitted. So a stratum in which none of the verified
-    labels is wrong adds what it may hide. The p_h solve
-    ``x_h / p_h - (n_h - x_h) / (1 - p_h) = lam W_h``; lam is found by bisection.
-    """
-    weight = sizes / sizes.sum()
-    variance = weight**2 / n * (1 - n / sizes) * (n.sum() / (n.sum() - len(n) + 1))
-    estimate = (n_wrong / n) @ weight
-    z = ndtri((1 + level) / 2)
-
-    def moved(lam: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far R is from the estimate, and whether that is z standard errors."""
-        slope = lam[..., None] * weight
-        b = slope + n
-        root = np.sqrt(np.maximum(b * b - 4 * slope * n_wrong, 0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(b >= 0, 2 * n_wrong / (b + root), (b - root) / (2 * slope))
-        share = np.clip(share, 0, 1)
-        by = share @ weight - estimate
-        return by, np.abs(by) > z * np.sqrt((share * (1 - share)) @ variance)
-
-    ends = []
-    for sign in (1.0, -1.0):
-        outer = np.full(estimate.shape, sign)
-        for _ in range(60):
-            outer = np.where(moved(outer)[1], outer, 2 * outer)
-        inner = np.zeros_like(outer)
-        for _ in range(60):
-            middle = (inner + outer) / 2
-            far = moved(middle)[1]
-            inner, outer = np.where(far, inner, middle), np.where(far, middle, outer)
-        ends.append(np.clip(estimate + moved(outer)[0], 0, 1))
-    return ends[0], ends[1]
-
-
-def _noise_rate(
-    answers: Answers, bad: np.ndarray, wrong: np.ndarray, own: Any, level: float
-) -> tuple[NoiseRate | None, tuple[Stratum, ...]]:
-    """The rate by the sample, and the strata by the model's chance of a wrong label."""
-    H, inside = len(answers.sizes), answers.sampled
-    if not inside.any():
-        return None, ()
-    of = answers.stratum[inside]
-    n = np.bincount(of, minlength=H)
-    if not n.all():
-        raise LabelNoiseError(
-            f"Expected an answer in each stratum of the sample, but stratum {n.argmin()} of {H} "
-            f"has none: check more rows, from the top of the table"
-        )
-    if len(of) < 2 * H:
-        raise LabelNoiseError(
-            f"Expected at least two answers a stratum, but there are {len(of)} in {H} strata: "
-            f"check more rows, from the top of the table"
-        )
-    x = np.bincount(of, bad[inside], H).astype(int)
-    low, high = stratified_interval(x, n, answers.sizes, level)
-    estimate = (x / n) @ answers.sizes / answers.sizes.sum()
-    if x.sum() in (0, n.sum()):  # then the estimate would be certain
-        estimate = np.clip(1 - own[1] @ np.diag(own[0]), low, high)
-    kind = "random sample" if H == 1 else "stratified sample"
-    rate = NoiseRate(float(estimate), float(low), float(high), level, len(of), kind)
-    parts = []
-    for h in range(H):
-        one = np.array([h])
-        ends = stratified_interval(x[one], n[one], answers.sizes[one], level)
-        mean = float(wrong[answers.place[inside][of == h]].mean())
-        size, count = int(answers.sizes[h]), int(n[h])
-        parts.append(Stratum(size, count, int(x[h]), mean, *map(float, ends)))
-    return rate, tuple(sorted(parts, key=lambda part: part.model))
+def _around(values: np.ndarray, level: float) -> np.ndarray:
+    """Quantiles (2, ...) of values (draws, ...), reaching to the first one, the estimate."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return np.stack([np.minimum(low, values[0]), np.maximum(high, values[0])])
 
 
 def _joint(
@@ -356,8 +265,8 @@ def _joint(
     own: tuple[np.ndarray, np.ndarray],
     ends: Ends | None,
     rate: float | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(K, K) P(clean, label) of this noise rate, and the recalibrated posterior.
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+    """(K, K) P(clean, label) of this noise rate, the recalibrated posterior, and the joint's parts.
 
     Without a rate the joint stays the model's.
     """
@@ -366,12 +275,13 @@ def _joint(
     if rate is None:
         line = _with_labels(joint, shares)
         line = _with_rate(line, 1 - np.trace(joint))
-        return line, _recalibrated(posterior, labels, answers, line)
+        return line, _recalibrated(posterior, labels, answers, line), (line,)
     line = joint if ends is None else _between(ends, rate)
     line = _with_rate(_with_labels(line, shares), rate)
     improved = _recalibrated(posterior, labels, answers, line)
-    counted = _with_rate(_counted(improved, labels), rate)
-    return _by_likelihood(line, counted, answers, labels[answers.place]), improved
+    counted = _with_rate(counted_joint(improved, labels, len(shares)) / len(labels), rate)
+    joint = _by_likelihood(line, counted, answers, labels[answers.place])
+    return joint, improved, (line, counted)
 
 
 def _rows(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -414,12 +324,6 @@ def _with_rate(joint: np.ndarray, rate: float) -> np.ndarray:
     others = others * (wrong / np.where(total > 0, total, 1))
     result: np.ndarray = others + np.diag(mass - wrong)
     return result
-
-
-def _counted(posterior: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(K, K) P(clean, label) by the posterior."""
-    K = posterior.shape[1]
-    return np.stack([np.bincount(labels, column, K) for column in posterior.T]) / len(labels)
 
 
 def _recalibrated(
@@ -474,26 +378,17 @@ def _by_likelihood(
     return (1 - best) * line + best * counted
 
 
-def _raked(
+def _adding_up(
     posterior: np.ndarray, labels: np.ndarray, answers: Answers, joint: np.ndarray
 ) -> np.ndarray:
-    """(N, K) with the verified classes, and the others such that all count to this joint."""
+    """(N, K) with the verified classes, and the others such that all add up to the joint."""
     N, K = posterior.shape
     found = np.zeros((K, K))
     np.add.at(found, (answers.truth, labels[answers.place]), 1)
-    others = np.ones(N, bool)
-    others[answers.place] = False
-    wanted = np.maximum(N * joint - found, 0)
-    y, rest = labels[others], posterior[others]
-    for _ in range(20):
-        counted = len(y) * _counted(rest, y) if len(y) else wanted
-        factor = wanted / np.where(counted > 0, counted, 1)
-        if np.abs(wanted - counted).sum() < 1e-6 * N:
-            break
-        rest = rest * np.maximum(factor, 1e-12).T[y]
-        rest = rest / rest.sum(axis=1, keepdims=True)
-    corrected = np.eye(K)[labels]
-    corrected[others] = rest
+    others = np.setdiff1d(np.arange(N), answers.place)
+    rest = np.maximum(N * joint - found, 1e-9) / max(len(others), 1)
+    corrected = np.empty((N, K))
+    corrected[others] = tilted(posterior[others], labels[others], rest)
     corrected[answers.place] = np.eye(K)[answers.truth]
     return corrected
 
