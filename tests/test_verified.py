@@ -1,13 +1,17 @@
 """Verified labels: the sample, the answers, and what follows from them."""
 
 import json
+from copy import copy
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtri
 
-from labelnoise import LabelNoiseError, transition_error
+from labelnoise import HOC, LabelNoiseError, transition_error
+from labelnoise.groups import GroupHOC
+from labelnoise.noise import instance_dependent
+from labelnoise.report import report_of
 from labelnoise.scores import true_transition_matrix
 from labelnoise.verified import (
     Ends,
@@ -19,7 +23,7 @@ from labelnoise.verified import (
 )
 from labelnoise.verified.rate import stratified_interval
 from labelnoise.verified.sample import allocation, strata
-from tests.conftest import pair_matrix, symmetric_matrix
+from tests.conftest import clusters, pair_matrix, symmetric_matrix
 
 K = 3
 NAMES = np.array(["cat", "dog", "emu"])
@@ -466,3 +470,133 @@ def test_sample_size_must_be_possible(good, n):
 def test_planned_half_width_must_be_possible(good):
     with pytest.raises(LabelNoiseError, match="half_width"):
         sample_size(good[0], good[1], 2)
+
+
+# Of an estimate
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Clusters that overlap with noise that depends on the example: X, labels, true classes."""
+    X, clean = clusters(K, 900, 0, separation=0.8)
+    noisy = instance_dependent(X, clean, 0.3, random_state=0).labels
+    return X, NAMES[noisy], NAMES[clean]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    X, y, _ = data
+    return HOC().fit(X, y)
+
+
+@pytest.fixture
+def est(fitted):
+    return copy(fitted)  # `verify` changes no array
+
+
+def checked(est, truth, n=120, **settings):
+    sample = est.to_verify(n, **settings)
+    return sample.to_frame().assign(true_label=truth[sample.row])
+
+
+def test_everything_follows_the_verified_rate(data, est):
+    """Noise rate, T, posterior, suspects, interval, summary and report say one thing."""
+    _, y, truth = data
+    model_rate, table = est.noise_rate_, checked(est, truth)
+    found = est.verify(table)
+    assert found is est.verified_
+    assert found.model_rate == pytest.approx(model_rate)
+    assert est.noise_rate_ == pytest.approx(found.rate.estimate, abs=1e-6)
+    right = est.predict_proba()[np.arange(len(y)), np.searchsorted(NAMES, y)]
+    assert 1 - right.mean() == pytest.approx(est.noise_rate_, abs=1e-4)
+    suspects = est.suspects()
+    assert not set(suspects.index) & set(table["row"])
+    wrong = (table["true_label"] != table["given_label"]).sum()
+    assert suspects.expected_errors + wrong == pytest.approx(len(y) * est.noise_rate_, abs=0.1)
+    interval = est.confidence_interval()
+    assert interval.method == "verified"
+    np.testing.assert_allclose(interval.noise_rate, [found.rate.low, found.rate.high])
+    low, high = interval.transition_matrix
+    assert ((low <= est.transition_matrix_) & (est.transition_matrix_ <= high)).all()
+    assert str(est).startswith("120 labels were verified")
+    assert est.diagnostics_["verified"] in found.findings
+    page = report_of(est, suspects=suspects).to_html()
+    assert "Verified labels" in page
+    assert page.count("<td>10</td>") >= 12  # verified labels of the strata
+
+
+def test_verify_again_starts_from_the_model(data, est):
+    """Answers do not add up: the last ones count, with rows of both tables if both are given."""
+    truth = data[2]
+    first = checked(est, truth)
+    once = est.verify(first)
+    second = checked(est, truth, 60, after=first)
+    both = est.verify([first, second])
+    assert both.n == 180
+    assert both.own is not once.transition_matrix
+    np.testing.assert_array_equal(both.own[0], once.own[0])
+    again = est.verify(first)
+    np.testing.assert_allclose(again.transition_matrix, once.transition_matrix)
+    assert [finding.name for finding in est.diagnostics_].count("verified") == 1
+
+
+def test_verified_at_fit_is_verified_after(data, est):
+    X, y, truth = data
+    table = checked(est, truth)
+    found = est.verify(table)
+    at_once = HOC().fit(X, y, verified=table)
+    np.testing.assert_allclose(at_once.transition_matrix_, found.transition_matrix)
+    assert HOC().fit(X, y).verified_ is None
+
+
+def test_rows_are_those_of_the_data(data):
+    """Unlabelled rows shift none of the row numbers."""
+    X, y, truth = data
+    y = np.where(np.arange(len(y)) % 5 == 0, None, y)
+    est = HOC().fit(X, y)
+    table = checked(est, truth)
+    assert (table["row"] % 5 != 0).all()
+    np.testing.assert_array_equal(table["given_label"], y[table["row"]])
+    assert est.verify(table).rate.n == 120
+    with pytest.raises(LabelNoiseError, match="row 5 is none"):
+        est.verify({5: "cat"})
+
+
+def test_files_keep_what_was_verified(data, est, tmp_path):
+    est.verify(checked(est, data[2]))
+    est.save(tmp_path / "noise.json")
+    again = HOC.load(tmp_path / "noise.json")
+    assert str(again.verified_) == str(est.verified_)
+    np.testing.assert_allclose(
+        again.confidence_interval().noise_rate, est.confidence_interval().noise_rate
+    )
+    assert str(again).startswith("120 labels were verified")
+    with pytest.raises(LabelNoiseError, match="it was loaded"):
+        again.to_verify(50)
+
+
+def test_triples_alone_can_be_verified(data):
+    """Without a model of the clean class the posterior is that of the labels around."""
+    X, y, truth = data
+    est = HOC(refine=False).fit(X, y)
+    before = est.noise_rate_
+    found = est.verify(checked(est, truth))
+    rate = (y != truth).mean()
+    assert found.rate.low < rate < found.rate.high
+    assert abs(est.noise_rate_ - rate) < abs(before - rate)
+
+
+def test_groups_follow_the_verified_rate(data, est):
+    """Random groups: their mean rate, weighted, is the verified one."""
+    X, y, truth = data
+    groups = np.random.default_rng(0).integers(3, size=len(y))
+    found = GroupHOC().fit(X, y, groups=groups, verified=checked(est, truth))
+    rate = found.global_.verified_.rate.estimate
+    assert found.global_.noise_rate_ == pytest.approx(rate, abs=1e-6)
+    weighted = np.bincount(groups) @ found.noise_rates_ / len(y)
+    assert weighted == pytest.approx(rate, abs=0.005)
+
+
+def test_sample_size_by_default_is_planned(est):
+    sample = est.to_verify(half_width=0.04)
+    assert sample.half_width == pytest.approx(0.04, rel=0.1)

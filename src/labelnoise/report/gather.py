@@ -6,6 +6,7 @@ import base64
 import io
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ from labelnoise.report.data import (
 from labelnoise.summary import quick_interval
 
 if TYPE_CHECKING:
-    from labelnoise.suspects import Suspects
     from labelnoise.local import LocalHOC
+    from labelnoise.suspects import Suspects
 
 _IMAGES_EXTRA = '"labelnoise[images]"'
 _MOST_SUSPECTS = 300
@@ -66,6 +67,7 @@ def report_of(
     classes, n, counts = overall.classes_, None, _label_counts(overall)
     if counts is not None:
         n = round(counts.sum())
+    checked = getattr(overall, "verified_", None)
     return Report(
         classes=_words(classes),
         transition_matrix=overall.transition_matrix_,
@@ -81,6 +83,7 @@ def report_of(
         suspects=None
         if suspects is None
         else _list(suspects, names, images, texts),
+        verified=None if checked is None else replace(checked, posterior=None, answers=None),
         truth=truth,
         how=_how(est) | dict(how or {}),
     )

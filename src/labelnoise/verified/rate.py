@@ -81,13 +81,10 @@ def noise_rate(
         estimate = np.clip(model_rate, low, high)
     kind = "random sample" if H == 1 else "stratified sample"
     rate = NoiseRate(float(estimate), float(low), float(high), level, len(of), kind)
-    parts = []
-    for h in range(H):
-        one = np.array([h])
-        ends = stratified_interval(x[one], n[one], answers.sizes[one], level)
-        mean = float(wrong[answers.place[inside][of == h]].mean())
-        size, count = int(answers.sizes[h]), int(n[h])
-        parts.append(Stratum(size, count, int(x[h]), mean, *map(float, ends)))
+    means = np.bincount(of, wrong[answers.place[inside]], H) / n
+    lows, highs = _wilson(x, n, level)
+    columns = (answers.sizes, n, x, means, lows, highs)
+    parts = [Stratum(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return rate, tuple(sorted(parts, key=lambda part: part.model))
 
 
@@ -123,13 +120,22 @@ def stratified_interval(
 
     ends = []
     for sign in (1.0, -1.0):
-        outer = np.full(estimate.shape, sign)
-        for _ in range(60):
-            outer = np.where(moved(outer)[1], outer, 2 * outer)
-        inner = np.zeros_like(outer)
-        for _ in range(60):
+        inner, outer = np.zeros(estimate.shape), np.full(estimate.shape, sign)
+        for _ in range(60):  # where the estimate is 0 or 1, nothing is far from it on one side
+            if (far := moved(outer)[1]).all():
+                break
+            outer = np.where(far, outer, 2 * outer)
+        for _ in range(40):
             middle = (inner + outer) / 2
             far = moved(middle)[1]
             inner, outer = np.where(far, inner, middle), np.where(far, middle, outer)
         ends.append(np.clip(estimate + moved(outer)[0], 0, 1))
     return ends[0], ends[1]
+
+
+def _wilson(x: np.ndarray, n: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends (H,) of Wilson's interval for each stratum by itself."""
+    z, share = ndtri((1 + level) / 2), x / n
+    centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return (centre - half) / scale, (centre + half) / scale
