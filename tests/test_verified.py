@@ -395,6 +395,7 @@ def test_a_sure_model_that_is_wrong_is_found_out(sure_and_wrong, good):
     found = answered(sure_and_wrong)
     assert not found.findings[0].ok
     assert found.findings[0].value > 4
+    assert found.findings[0].severity == "serious"
     assert "contradict the model" in str(found)
     assert all(finding.ok for seed in range(10) for finding in answered(good, 200, seed).findings)
 
@@ -518,7 +519,7 @@ def test_everything_follows_the_verified_rate(data, est):
     np.testing.assert_allclose(interval.noise_rate, [found.rate.low, found.rate.high])
     low, high = interval.transition_matrix
     assert ((low <= est.transition_matrix_) & (est.transition_matrix_ <= high)).all()
-    assert str(est).startswith("120 labels were verified")
+    assert "of 120 verified labels are wrong" in str(est)
     assert est.diagnostics_["verified"] in found.findings
     page = report_of(est, suspects=suspects).to_html()
     assert "Verified labels" in page
@@ -570,7 +571,7 @@ def test_files_keep_what_was_verified(data, est, tmp_path):
     np.testing.assert_allclose(
         again.confidence_interval().noise_rate, est.confidence_interval().noise_rate
     )
-    assert str(again).startswith("120 labels were verified")
+    assert "of 120 verified labels are wrong" in str(again)
     with pytest.raises(LabelNoiseError, match="it was loaded"):
         again.to_verify(50)
 

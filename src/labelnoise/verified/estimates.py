@@ -91,9 +91,9 @@ class Verification:
     def __repr__(self) -> str:
         return "\n".join(
             [
-                f"{self.n:,} labels were verified, {self.n_wrong:,} of them are wrong.",
+                f"{self.n_wrong:,} of {self.n:,} verified labels are wrong.",
                 self._of_rate(),
-                *(finding.sentence for finding in self.findings if not finding.ok),
+                *(f"{one.sentence} {one.remedy}" for one in self.findings if not one.ok),
             ]
         )
 
@@ -404,12 +404,11 @@ def _findings(posterior: np.ndarray, given: np.ndarray, answers: Answers) -> tup
         share = answers.unanswered / sample
         ok = share <= _UNANSWERED
         sentence = f"{answers.unanswered} of {sample} rows of the sample have no answer."
-        if not ok:
-            sentence += (
-                " The rate holds if they were left out whatever their label. If they were the hard "
-                "ones, it is too low: answer them too."
-            )
-        findings.append(Finding("unanswered", ok, share, sentence))
+        remedy = (
+            "The rate holds if they were left out whatever their label. If they were the hard "
+            "ones, it is too low: answer them too."
+        )
+        findings.append(Finding("unanswered", ok, share, sentence, remedy="" if ok else remedy))
     return tuple(findings)
 
 
@@ -429,16 +428,17 @@ def _contradiction(wrong: np.ndarray, bad: np.ndarray) -> Finding:
         f"({z:+.1f} standard errors). It was sure of {(right | sure_wrong).sum()}, and {surprises} "
         f"of these are otherwise."
     )
-    if not ok:
-        cause = (
-            "The features may have been learnt from these labels, or one gives the label away: "
-            "rely on the verified rate, and look for features that have not seen the labels"
-            if found > in_all
-            else "Either the features do not tell the classes, or whoever checked left labels as "
-            "they were: have some of the model's surest suspects checked once more"
-        )
-        sentence = f"The verified labels contradict the model. {sentence} {cause}."
-    return Finding("verified", ok, float(max(z_sure, abs(z))), sentence)
+    if ok:
+        return Finding("verified", ok, float(max(z_sure, abs(z))), sentence)
+    remedy = (
+        "The features may have been learnt from these labels, or one gives the label away: rely on "
+        "the verified rate, and look for features that have not seen the labels."
+        if found > in_all
+        else "Either the features do not tell the classes, or whoever checked left labels as they "
+        "were: have some of the model's surest suspects checked once more."
+    )
+    sentence = f"The verified labels contradict the model. {sentence}"
+    return Finding("verified", ok, float(max(z_sure, abs(z))), sentence, "serious", remedy)
 
 
 def _copied(posterior: np.ndarray, suggested: np.ndarray, truth: np.ndarray) -> Finding:
@@ -450,9 +450,10 @@ def _copied(posterior: np.ndarray, suggested: np.ndarray, truth: np.ndarray) -> 
         f"{differ} of {m} answers differ from the suggestion beside them, and {expected:.1f} were "
         f"expected to."
     )
-    if not ok:
-        sentence = (
-            f"The answers may be copied from the suggestions, and then certify nothing. {sentence} "
-            f"Have some of these rows checked by somebody who does not see the suggestions."
-        )
-    return Finding("copied answers", ok, float(differ), sentence)
+    if ok:
+        return Finding("copied answers", ok, float(differ), sentence)
+    sentence = (
+        f"The answers may be copied from the suggestions, and then certify nothing. {sentence}"
+    )
+    remedy = "Have some of these rows checked by somebody who does not see the suggestions."
+    return Finding("copied answers", ok, float(differ), sentence, "serious", remedy)
