@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -30,11 +29,20 @@ from cleanlab.multiannotator import get_active_learning_scores
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score
 from tables import table
-from verified_inputs import CACHE, CASES, GOOD
+from verified_inputs import FOLDER, GOOD, OTHERS
 
 from labelnoise import transition_error
 from labelnoise.scores import true_transition_matrix
-from labelnoise.verified import Answers, Ends, Verification, draw_sample, estimates, sample, verify
+from labelnoise.verified import (
+    Answers,
+    Ends,
+    Verification,
+    draw_sample,
+    estimates,
+    sample,
+    verified_interval,
+    verify,
+)
 from labelnoise.verified.rate import stratified_interval
 from labelnoise.verified.sample import allocation, chance_wrong, strata, stratum_count
 
@@ -45,6 +53,7 @@ except ImportError:  # it needs numba and statsmodels
 
 SIZES = (50, 100, 200, 500)
 DRAWS, PPI_DRAWS, T_DRAWS = 2000, 500, 40
+INTERVAL_DRAWS = 4
 MAIN_N = 200
 
 
@@ -60,6 +69,7 @@ class Case:
     clean: np.ndarray
     own: tuple[np.ndarray, np.ndarray]
     ends: Ends
+    draws: np.ndarray | None
 
     @property
     def wrong(self) -> np.ndarray:
@@ -81,19 +91,20 @@ class Case:
         return transition_error(T, self.truth)
 
 
-def read(path: Path) -> Case:
-    with np.load(path) as file:
-        name = str(file["name"])
+def read(name: str) -> Case:
+    """One of the cases that `verified_inputs.py` prepared."""
+    with np.load(FOLDER / f"{name}.npz") as file:
         pairs = {key: (file[f"T_{key}"], file[f"p_{key}"]) for key in ("own", "given_h", "triples")}
         return Case(
             name,
-            CASES[name][0] == GOOD,
+            name in GOOD,
             file["posterior"],
             file["noisy_posterior"],
             file["labels"],
             file["clean"],
             pairs["own"],
             Ends(pairs["given_h"], pairs["triples"]),
+            file["draws"] if file["draws"].size else None,
         )
 
 
@@ -218,6 +229,8 @@ def matrices(cases: list[Case]) -> list[str]:
             error = float(np.mean([case.error(one.transition_matrix) for one in found]))
             row.append(f"{error:.3f}")
             if n == MAIN_N:
+                entries = np.mean([inside(case, one) for one in found[:INTERVAL_DRAWS]], axis=0)
+                of_interval = [f"{value:.2f}" for value in entries]
                 ten += [(error, case.name)] * (len(case.truth) == 10)
                 worse.append((error - before, case.name))
                 copied = [
@@ -237,7 +250,7 @@ def matrices(cases: list[Case]) -> list[str]:
                     ]
                     + ranked(case, found[0])
                 )
-        rows.append(row)
+        rows.append(row + of_interval)
     said.append(
         f"T with {MAIN_N} verified labels, ten classes: mean error "
         f"{np.mean([e for e, _ in ten]):.3f}, largest {max(ten)[0]:.3f} ({max(ten)[1]}); "
@@ -245,7 +258,12 @@ def matrices(cases: list[Case]) -> list[str]:
         f"verified labels at most {max(worse)[0]:+.3f} ({max(worse)[1]})."
     )
     columns = " | ".join(f"n = {n}" for n in SIZES)
-    table("Error of T", f"case | model alone | triples | {columns}", rows)
+    table(
+        "Error of T",
+        f"case | model alone | triples | {columns} | entries inside their interval, n = {MAIN_N} "
+        f"| diagonal",
+        rows,
+    )
     table(
         f"Checks and suspects, n = {MAIN_N}",
         "case | contradicts the model | looks copied: true answers | suggestions copied | "
@@ -254,6 +272,16 @@ def matrices(cases: list[Case]) -> list[str]:
         checks,
     )
     return said
+
+
+def inside(case: Case, found: Verification) -> list[float]:
+    """Shares of the entries of T, and of its diagonal, that are inside their intervals."""
+    interval = verified_interval(
+        found, case.posterior, case.labels, case.ends, model_draws=case.draws
+    )
+    low, high = interval.transition_matrix
+    right = (low - 1e-9 <= case.truth) & (case.truth <= high + 1e-9)
+    return [right.mean(), np.diag(right).mean()]
 
 
 def ranked(case: Case, found: Verification) -> list[str]:
@@ -363,7 +391,7 @@ def versions() -> str:
 
 def main() -> None:
     begin = time.perf_counter()
-    cases = [read(path) for path in sorted(CACHE.glob("*.npz"))]
+    cases = [read(name) for name in (*GOOD, *OTHERS)]
     print(
         f"# Verified labels\n\n{date.today()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"{versions()}. {len(cases)} data sets of {min(len(c.labels) for c in cases):,} to "

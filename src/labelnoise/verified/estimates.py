@@ -422,7 +422,8 @@ def _contradiction(wrong: np.ndarray, bad: np.ndarray) -> Finding:
     found, in_all = bad.sum(), wrong.sum()
     z = (found - in_all) / max(np.sqrt(spread.sum()), 1.0)
     far = abs(z) > _DISAGREE and max(found, in_all) > _TOO_MUCH * min(found, in_all)
-    ok = not (far or z_sure > _DISAGREE)
+    often = surprises > (1 - _SURE) * (right | sure_wrong).sum()
+    ok = not (far or (often and z_sure > _DISAGREE))
     sentence = (
         f"Of {len(bad)} verified labels {found} are wrong, and the model expected {in_all:.1f} "
         f"({z:+.1f} standard errors). It was sure of {(right | sure_wrong).sum()}, and {surprises} "
