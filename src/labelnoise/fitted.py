@@ -35,6 +35,7 @@ class FittedEstimate(Estimator):
     examples_: Examples | None = None
     clean_class_: CleanClass | None = None
     verified_: Verification | None = None
+    _verified_intervals: dict[float, ConfidenceInterval]
     _by_triples: CleanClass | np.ndarray | None = None  # clean class where T is the triples'
 
     @property
@@ -202,7 +203,7 @@ class FittedEstimate(Estimator):
         before = self.verified_
         own = (self.transition_matrix_, self.class_prior_) if before is None else before.own
         found = verify(posterior, labels, answers, own=own, ends=self._ends(), level=level)
-        self.verified_ = found
+        self.verified_, self._verified_intervals = found, {}
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
         names = {"verified", "copied answers", "unanswered"}
         others = [finding for finding in self.diagnostics_ if finding.name not in names]
@@ -210,10 +211,13 @@ class FittedEstimate(Estimator):
         return found
 
     def _verified_interval(self, level: float) -> ConfidenceInterval:
-        """Intervals of the rate and T that verified labels gave."""
-        posterior, labels = self._model_posterior(), self._labelled()[0]
-        draws = None if self.clean_class_ is None else self.clean_class_.draws
-        return verified_interval(self.verified_, posterior, labels, self._ends(), level, draws)
+        """Intervals of the rate and T that verified labels gave, kept as they take a second."""
+        if level not in self._verified_intervals:
+            posterior, labels = self._model_posterior(), self._labelled()[0]
+            draws = None if self.clean_class_ is None else self.clean_class_.draws
+            found = verified_interval(self.verified_, posterior, labels, self._ends(), level, draws)
+            self._verified_intervals[level] = found
+        return self._verified_intervals[level]
 
     def _ends(self) -> Ends | None:
         """What T lies between, where there is a model of the clean class."""

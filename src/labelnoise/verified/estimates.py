@@ -14,8 +14,14 @@ from labelnoise.clean_class import counted_joint, tilted
 from labelnoise.diagnostics import Finding
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.verified.answers import Answers
-from labelnoise.verified.rate import NoiseRate, Stratum, noise_rate, stratified_interval
-from labelnoise.verified.sample import chance_wrong, planned_half_width
+from labelnoise.verified.rate import (
+    NoiseRate,
+    Stratum,
+    expected_half_width,
+    noise_rate,
+    stratified_interval,
+)
+from labelnoise.verified.sample import chance_wrong
 
 # Standard deviations, a priori, of what verified labels may change in the posterior's log-odds:
 # the slopes of posterior and T, all labels alike, and each label or class apart.
@@ -73,15 +79,14 @@ class Verification:
                 "Expected verified labels of a random sample to plan by, but these rows were "
                 "chosen otherwise: use sample_size"
             )
-        sizes = np.array([part.size for part in self.strata])
-        n = np.array([part.n for part in self.strata])
-        found = np.array([part.n_wrong + part.model for part in self.strata])
-        share = found / (n + 1)  # the model's opinion counts as one label
+        rate, parts = self.rate, self.strata
+        sizes, n = np.array([part.size for part in parts]), np.array([part.n for part in parts])
+        share = np.array([part.share for part in parts])
         low, high = 0, int(sizes.sum() - n.sum())
 
         def reached(more: int) -> bool:
             counts = np.minimum(n + more / len(n), sizes)
-            return planned_half_width(share, counts, sizes, self.rate.level) <= half_width  # type: ignore[union-attr]
+            return expected_half_width(share, counts, sizes, rate.level) <= half_width
 
         while low < high:
             middle = (low + high) // 2
@@ -381,14 +386,18 @@ def _by_likelihood(
 def _adding_up(
     posterior: np.ndarray, labels: np.ndarray, answers: Answers, joint: np.ndarray
 ) -> np.ndarray:
-    """(N, K) with the verified classes, and the others such that all add up to the joint."""
+    """(N, K) with the verified classes, and the others such that all have this rate and pattern."""
     N, K = posterior.shape
     found = np.zeros((K, K))
     np.add.at(found, (answers.truth, labels[answers.place]), 1)
     others = np.setdiff1d(np.arange(N), answers.place)
-    rest = np.maximum(N * joint - found, 1e-9) / max(len(others), 1)
+    rest = max(len(others), 1)
+    wrong = N * (1 - np.trace(joint)) - found.sum() + np.trace(found)
+    shares = np.bincount(labels[others], minlength=K) / rest
+    pattern = _with_labels(np.maximum(N * joint - found, 1e-9), shares)
+    target = _with_rate(pattern, np.clip(wrong / rest, 0, 1))
     corrected = np.empty((N, K))
-    corrected[others] = tilted(posterior[others], labels[others], rest)
+    corrected[others] = tilted(posterior[others], labels[others], target)
     corrected[answers.place] = np.eye(K)[answers.truth]
     return corrected
 

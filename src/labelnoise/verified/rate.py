@@ -133,6 +133,14 @@ def stratified_interval(
     return ends[0], ends[1]
 
 
+def expected_half_width(
+    shares: np.ndarray, n: np.ndarray, sizes: np.ndarray, level: float
+) -> float:
+    """Half the interval's length if just these shares (H,) of n (H,) verified labels are wrong."""
+    low, high = stratified_interval(shares * n, n, sizes, level)
+    return float((high - low) / 2)
+
+
 def _wilson(x: np.ndarray, n: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Ends (H,) of Wilson's interval for each stratum by itself."""
     z, share = ndtri((1 + level) / 2), x / n

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.verified.answers import Design, read_design
+from labelnoise.verified.rate import expected_half_width
 
 # More rows a stratum and fewer strata waste the model, and the reverse makes intervals too short:
 # benchmarks/results/verified.md.
@@ -197,19 +197,8 @@ def allocation(sizes: np.ndarray, n: int, least: Any = 0) -> np.ndarray:
 
 def _half_width(wrong: np.ndarray, stratum: np.ndarray, counts: np.ndarray, level: float) -> float:
     sizes = np.bincount(stratum, minlength=len(counts))
-    f = np.bincount(stratum, wrong, len(counts)) / np.maximum(sizes, 1)
-    return planned_half_width(f, counts, sizes, level)
-
-
-def planned_half_width(
-    shares: np.ndarray, counts: np.ndarray, sizes: np.ndarray, level: float
-) -> float:
-    """Half the interval's length if these (H,) are the shares of wrong labels in the strata."""
-    fpc = 1 - counts / np.maximum(sizes, 1)
-    weight = sizes / sizes.sum()
-    variance = (weight**2 * shares * (1 - shares) * fpc / np.maximum(counts, 1)).sum()
-    n = counts.sum()
-    return float(ndtri((1 + level) / 2) * np.sqrt(variance * n / (n - len(counts) + 1)))
+    share = np.bincount(stratum, wrong, len(counts)) / np.maximum(sizes, 1)
+    return expected_half_width(share, counts, sizes, level)
 
 
 def _expect_rows(n: Any, free: int, least: int) -> None:
