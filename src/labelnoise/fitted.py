@@ -32,6 +32,9 @@ from labelnoise.verified import (
 class FittedEstimate(Estimator):
     """An estimate of one T, with what follows from it for each example."""
 
+    transition_matrix_: np.ndarray
+    class_prior_: np.ndarray
+    diagnostics_: Diagnostics
     examples_: Examples | None = None
     clean_class_: CleanClass | None = None
     verified_: Verification | None = None
@@ -77,9 +80,9 @@ class FittedEstimate(Estimator):
         if X is None:
             if y is not None:
                 raise LabelNoiseError("Expected no y without X, but y was given")
-            found = self.verified_
-            known = found is not None and found.posterior is not None
-            return found.posterior.copy() if known else self._model_posterior()
+            if self.verified_ is not None and self.verified_.posterior is not None:
+                return self.verified_.posterior.copy()
+            return self._model_posterior()
         model = self._clean_class()
         if not isinstance(model, CleanClass):
             raise LabelNoiseError(
@@ -213,10 +216,12 @@ class FittedEstimate(Estimator):
     def _verified_interval(self, level: float) -> ConfidenceInterval:
         """Intervals of the rate and T that verified labels gave, kept as they take a second."""
         if level not in self._verified_intervals:
-            posterior, labels = self._model_posterior(), self._labelled()[0]
+            posterior, found = self._model_posterior(), self.verified_
             draws = None if self.clean_class_ is None else self.clean_class_.draws
-            found = verified_interval(self.verified_, posterior, labels, self._ends(), level, draws)
-            self._verified_intervals[level] = found
+            assert found is not None
+            self._verified_intervals[level] = verified_interval(
+                found, posterior, self._labelled()[0], self._ends(), level, draws
+            )
         return self._verified_intervals[level]
 
     def _ends(self) -> Ends | None:
@@ -237,7 +242,7 @@ class FittedEstimate(Estimator):
 
     def _labelled(self) -> tuple[np.ndarray, np.ndarray]:
         """Labels of the labelled examples and their rows in the data."""
-        data = self.examples_
+        data: Any = self.examples_
         labelled = data.labels >= 0
         return data.labels[labelled], data.rows[labelled]
 
