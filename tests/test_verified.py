@@ -260,7 +260,7 @@ def test_numbers_come_back_from_a_spreadsheet(good):
     frame["true_label"] = np.where(np.arange(60) < 50, 2.0, np.nan)
     answers = read_answers(frame, labels, np.arange(K))
     assert answers.truth.tolist() == [2] * 50
-    assert answers.unanswered == 10
+    assert answers.skipped == 0
     frame["true_label"] = ["2.0"] * 30 + [" "] * 30
     assert len(read_answers(frame, labels, np.arange(K))) == 30
 
@@ -422,14 +422,18 @@ def test_copied_answers_are_found_out(good):
     assert "left labels as they were" in str(left)
 
 
-def test_many_unanswered_rows_are_said(good):
+def test_many_skipped_rows_are_said(good):
+    """Not those below the last answer: whoever stops early has checked a random sample."""
     posterior, labels, clean = good
     frame = draw_sample(posterior, labels, 100).to_frame()
-    frame["true_label"] = [*clean[frame["row"][:70]], *[None] * 30]
-    answers = read_answers(frame, labels, np.arange(K))
-    found = verify(posterior, labels, answers, own=(symmetric_matrix(K, 0.2), np.full(K, 1 / K)))
-    assert found.rate.n == 70
-    assert "30 of 100 rows of the sample have no answer. The rate holds if" in str(found)
+    own = symmetric_matrix(K, 0.2), np.full(K, 1 / K)
+    for empty, said in ((slice(10, 40), True), (slice(70, None), False)):
+        frame["true_label"] = clean[frame["row"]].astype(object)
+        frame.iloc[empty, -1] = None
+        found = verify(posterior, labels, read_answers(frame, labels, np.arange(K)), own=own)
+        assert found.rate.n == 70
+        sentence = "30 of 100 rows of the sample were skipped. The rate holds if"
+        assert (sentence in str(found)) == said
 
 
 def test_too_few_answers_for_a_rate(good):

@@ -208,7 +208,7 @@ class FittedEstimate(Estimator):
         found = verify(posterior, labels, answers, own=own, ends=self._ends(), level=level)
         self.verified_, self._verified_intervals = found, {}
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        names = {"verified", "copied answers", "unanswered"}
+        names = {"verified", "copied answers", "skipped"}
         others = [finding for finding in self.diagnostics_ if finding.name not in names]
         self.diagnostics_ = Diagnostics((*found.findings, *others))
         return found

@@ -40,8 +40,8 @@ class Answers:
     """(H,) labels in each stratum."""
     suggested: np.ndarray
     """(m,) class numbers that the model suggested beside the answer; -1: none was shown."""
-    unanswered: int = 0
-    """Rows of the sample that have no answer."""
+    skipped: int = 0
+    """Rows of the sample without an answer that stand above one with an answer."""
 
     def __len__(self) -> int:
         return len(self.place)
@@ -108,6 +108,7 @@ def read_answers(
                 "rows were chosen"
             )
         design = Design(places, np.zeros(len(places), np.intp), np.array([len(labels)]))
+    done = np.isin(design.place, places)
     stratum = np.full(len(labels), -1)
     stratum[design.place] = design.stratum
     return Answers(
@@ -116,7 +117,7 @@ def read_answers(
         stratum[places],
         design.sizes,
         suggested[places],
-        int((~np.isin(design.place, places)).sum()),
+        int((~done[: done.nonzero()[0].max(initial=-1) + 1]).sum()),
     )
 
 

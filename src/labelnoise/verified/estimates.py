@@ -33,7 +33,7 @@ _TOO_MUCH = 1.5  # times as many wrong labels, or as few, as the model expected
 _COPIED = 1e-4  # chance to differ from the suggestions so rarely
 _MOST_COUNTED = 3000  # examples, for each draw of T
 _DRAWS = 100
-_UNANSWERED = 0.1  # share of a sample that makes one ask which rows were left out
+_SKIPPED = 0.1  # share of a sample that makes one ask which rows were left out
 
 
 class Ends(NamedTuple):
@@ -58,7 +58,7 @@ class Verification:
     n: int
     n_wrong: int
     n_sampled: int
-    unanswered: int
+    skipped: int
     strata: tuple[Stratum, ...]
     """In the order of the model's chances."""
     findings: tuple[Finding, ...]
@@ -138,7 +138,7 @@ class Verification:
             if not (right and np.allclose(matrix.sum(axis=1), 1)):
                 raise ValueError("the verified transition matrix does not fit")
         return cls(
-            **{name: content[name] for name in ("n", "n_wrong", "n_sampled", "unanswered")},
+            **{name: content[name] for name in ("n", "n_wrong", "n_sampled", "skipped")},
             rate=None if content["rate"] is None else NoiseRate(**content["rate"]),
             own=own,
             transition_matrix=T,
@@ -198,7 +198,7 @@ def verify(
         len(answers),
         int(bad.sum()),
         int(answers.sampled.sum()),
-        answers.unanswered,
+        answers.skipped,
         strata,
         _findings(posterior[answers.place], given, answers),
         _adding_up(improved, labels, answers, joint),
@@ -408,16 +408,16 @@ def _findings(posterior: np.ndarray, given: np.ndarray, answers: Answers) -> tup
     shown = answers.suggested >= 0
     if shown.any():
         findings.append(_copied(posterior[shown], answers.suggested[shown], answers.truth[shown]))
-    sample = int(answers.sampled.sum()) + answers.unanswered
+    sample = int(answers.sampled.sum()) + answers.skipped
     if sample:
-        share = answers.unanswered / sample
-        ok = share <= _UNANSWERED
-        sentence = f"{answers.unanswered} of {sample} rows of the sample have no answer."
+        share = answers.skipped / sample
+        sentence = f"{answers.skipped} of {sample} rows of the sample were skipped."
         remedy = (
-            "The rate holds if they were left out whatever their label. If they were the hard "
-            "ones, it is too low: answer them too."
+            "The rate holds if they were skipped whatever their label. If they were the hard ones, "
+            "it is too low: answer them too."
         )
-        findings.append(Finding("unanswered", ok, share, sentence, remedy="" if ok else remedy))
+        ok = share <= _SKIPPED
+        findings.append(Finding("skipped", ok, share, sentence, remedy="" if ok else remedy))
     return tuple(findings)
 
 
