@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -13,20 +13,37 @@ from labelnoise._estimator import Estimator
 from labelnoise._labels import encode_labels
 from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
+from labelnoise.diagnostics import Diagnostics
 from labelnoise.examples import (
     Examples,
     clean_class_of,
     posterior_by_triples,
     posterior_of_labels,
 )
+from labelnoise.intervals import ConfidenceInterval
 from labelnoise.suspects import Suspects, find_suspects
+from labelnoise.verified import (
+    Ends,
+    Sample,
+    Verification,
+    draw_sample,
+    read_answers,
+    sample_size,
+    verified_interval,
+    verify,
+)
 
 
 class FittedEstimate(Estimator):
     """An estimate of one T, with what follows from it for each example."""
 
+    transition_matrix_: np.ndarray
+    class_prior_: np.ndarray
+    diagnostics_: Diagnostics
     examples_: Examples | None = None
     clean_class_: CleanClass | None = None
+    verified_: Verification | None = None
+    _verified_intervals: dict[float, ConfidenceInterval]
     _by_triples: list[CleanClass | np.ndarray]  # where T is the triples', once it is asked for
 
     @property
@@ -65,12 +82,13 @@ class FittedEstimate(Estimator):
             Rows sum to 1, columns in the order of `classes_`. Without X, rows are the labelled
             examples that took part in the estimate.
         """
-        model = self._clean_class()
         if X is None:
             if y is not None:
                 raise LabelNoiseError("Expected no y without X, but y was given")
-            posterior = model.posterior if isinstance(model, CleanClass) else model
-            return posterior / posterior.sum(axis=1, keepdims=True, dtype=np.float64)
+            if self.verified_ is not None and self.verified_.posterior is not None:
+                return self.verified_.posterior.copy()
+            return self._model_posterior()
+        model = self._clean_class()
         X, data = self._features(X, reset=False), self.examples_
         if data.X is None:
             raise LabelNoiseError(
@@ -123,9 +141,125 @@ class FittedEstimate(Estimator):
         >>> bool((noisy.labels != y)[suspects.index].mean() > 0.9)
         True
         """
-        posterior, data = self.predict_proba(), self.examples_
+        posterior, (labels, rows) = self.predict_proba(), self._labelled()
+        others = np.ones(len(labels), bool)
+        if self.verified_ is not None and self.verified_.answers is not None:
+            others[self.verified_.answers.place] = False
+        return find_suspects(posterior[others], labels[others], self.classes_, rows[others])
+
+    def to_verify(
+        self,
+        n: int | None = None,
+        *,
+        after: Any = None,
+        half_width: float = 0.02,
+        random_state: int = 0,
+    ) -> Sample:
+        """Choose rows whose true label to look up: a sample that measures the noise rate.
+
+        Parameters
+        ----------
+        n : int, optional
+            How many. Default: as many as give `half_width`, if the model is right.
+        after : table or list of tables, optional
+            Earlier samples, filled in or not: their rows are not chosen again.
+        half_width : float, default=0.02
+            Of the noise rate's 95% interval.
+        random_state : int, default=0
+
+        Returns
+        -------
+        Sample
+            A table with `to_frame()` and `columns()`. Fill in `true_label` and give it to `verify`.
+        """
+        posterior, (labels, rows) = self._model_posterior(), self._labelled()
+        if n is None:
+            n = sample_size(posterior, labels, half_width)
+        return draw_sample(
+            posterior,
+            labels,
+            n,
+            rows=rows,
+            classes=self.classes_,
+            after=after,
+            random_state=random_state,
+        )
+
+    def verify(
+        self, verified: Any, *, random_sample: bool = False, level: float = 0.95
+    ) -> Verification:
+        """Let verified labels correct the estimate; nothing is fitted again.
+
+        T, the class prior, the noise rate and its interval, `predict_proba` and `suspects` follow
+        from them. A second call replaces the first, so give all that is known.
+
+        Parameters
+        ----------
+        verified : mapping, Series, data frame, path of a CSV file, or a list of these
+            The table of `to_verify` with `true_label` filled in, or {row: label} for rows that were
+            chosen otherwise: those correct the suspects, but not the rate.
+        random_sample : bool, default=False
+            Whether rows without a stratum were drawn at random from all labelled examples.
+        level : float, default=0.95
+            Of the noise rate's interval.
+
+        Returns
+        -------
+        Verification
+            What was found; print it. Also kept as `verified_`.
+        """
+        posterior, (labels, rows) = self._model_posterior(), self._labelled()
+        answers = read_answers(
+            verified, labels, self.classes_, rows=rows, random_sample=random_sample
+        )
+        before = self.verified_
+        own = (self.transition_matrix_, self.class_prior_) if before is None else before.own
+        found = verify(posterior, labels, answers, own=own, ends=self._ends(), level=level)
+        self.verified_, self._verified_intervals = found, {}
+        self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
+        names = {"verified", "copied answers", "skipped"}
+        others = [finding for finding in self.diagnostics_ if finding.name not in names]
+        self.diagnostics_ = Diagnostics((*found.findings, *others))
+        return found
+
+    def _verified_interval(self, level: float) -> ConfidenceInterval:
+        """Intervals of the rate and T that verified labels gave, kept as they take a second."""
+        if level not in self._verified_intervals:
+            posterior, found = self._model_posterior(), self.verified_
+            draws = None if self.clean_class_ is None else self.clean_class_.draws
+            assert found is not None
+            self._verified_intervals[level] = verified_interval(
+                found, posterior, self._labelled()[0], self._ends(), level, draws
+            )
+        return self._verified_intervals[level]
+
+    def _ends(self) -> Ends | None:
+        """What T lies between, where there is a model of the clean class."""
+        model = self.clean_class_
+        return None if model is None else Ends(model.given_h, model.of_triples)
+
+    def _content(self) -> dict[str, Any]:
+        verified = None if self.verified_ is None else self.verified_.to_dict()
+        return super()._content() | {"verified": verified}
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> Self:
+        est = super()._from_content(content)
+        if content.get("verified") is not None:
+            est.verified_ = Verification.from_dict(content["verified"])
+        return est
+
+    def _labelled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Labels of the labelled examples and their rows in the data."""
+        data: Any = self.examples_
         labelled = data.labels >= 0
-        return find_suspects(posterior, data.labels[labelled], self.classes_, data.rows[labelled])
+        return data.labels[labelled], data.rows[labelled]
+
+    def _model_posterior(self) -> np.ndarray:
+        """(N, K) P(clean class | features, neighbours, own label), without verified labels."""
+        model = self._clean_class()
+        posterior = model.posterior if isinstance(model, CleanClass) else model
+        return posterior / posterior.sum(axis=1, keepdims=True, dtype=np.float64)
 
     def _clean_class(self) -> CleanClass | np.ndarray:
         """The model behind T; where T is the triples' own, one that adds up to it."""

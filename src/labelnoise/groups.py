@@ -139,6 +139,7 @@ class GroupHOC(ManyMatrices):
         groups: Any = None,
         neighbors: Any = None,
         sources: Any = None,
+        verified: Any = None,
         progress: Progress | None = None,
     ) -> GroupHOC:
         """Estimate a T for each group from representations, noisy labels and groups.
@@ -151,7 +152,7 @@ class GroupHOC(ManyMatrices):
             Noisy labels. None and NaN are unlabelled, and such examples are left out.
         groups : array of shape (N,)
             The group of each example: numbers or strings, none missing.
-        neighbors, sources, progress
+        neighbors, sources, verified, progress
             As for `HOC.fit`.
 
         Returns
@@ -165,7 +166,9 @@ class GroupHOC(ManyMatrices):
         given, labels, _ = self._read(X, y)
         names, group = _encode_groups(groups, labels)
         est = self._hoc(refine=self.refine)
-        self.global_ = est.fit(X, y, neighbors=neighbors, sources=sources, progress=progress)
+        self.global_ = est.fit(
+            X, y, neighbors=neighbors, sources=sources, verified=verified, progress=progress
+        )
         data, T = est.examples_, est.transition_matrix_
         use = data.labels >= 0
         part, own, worth = group[data.rows[use]], data.labels[use], self._worth()

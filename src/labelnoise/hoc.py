@@ -114,6 +114,8 @@ class HOC(FittedEstimate):
         What the estimate stands on: print it.
     consensus_ : Consensus
         The label triples that were counted.
+    verified_ : Verification or None
+        What verified labels say: set by `verify`.
 
     Notes
     -----
@@ -197,6 +199,7 @@ class HOC(FittedEstimate):
         neighbors: Any = None,
         sources: Any = None,
         center_weight: Any = None,
+        verified: Any = None,
         progress: Progress | None = None,
     ) -> HOC:
         """Estimate T from representations and noisy labels.
@@ -218,6 +221,8 @@ class HOC(FittedEstimate):
             were not given independently. Where `neighbors` are given, give more than are needed.
         center_weight : array of shape (N,), optional
             How much each example counts as the centre of a triple. 0: only as a neighbour.
+        verified : mapping, Series, data frame, path of a CSV file, or a list of these, optional
+            True labels of some rows: see `verify`.
         progress : callable, optional
             Called as ``progress(stage, done, total)``; the stages are "neighbors" (or
             "counting", with `n_rounds`), "solving" and "refining".
@@ -230,10 +235,10 @@ class HOC(FittedEstimate):
         self._check_settings()
         stage = stages(progress)
         if _in_shards(X):
-            if neighbors is not None or sources is not None or self.n_rounds is not None:
+            if any(v is not None for v in (neighbors, sources, self.n_rounds, verified)):
                 raise LabelNoiseError(
-                    "Expected neighbors, sources and n_rounds to be None for rows in shards, but "
-                    "one of them was given"
+                    "Expected neighbors, sources, n_rounds and verified to be None for rows in "
+                    "shards, but one of them was given"
                 )
             from labelnoise.distributed import fit_shards
 
@@ -288,6 +293,8 @@ class HOC(FittedEstimate):
             self.agreement_ = neighbor_agreement(near, labels)
         if near is not None and self._refines(weight):
             self._refine(stage("refining"))
+        if verified is not None:
+            self.verify(verified)
         warn_of(self.diagnostics_, stacklevel=4)
         return self
 
@@ -398,7 +405,8 @@ class HOC(FittedEstimate):
         They say what sampling does to the estimate. Those of T given the features hold if noise
         depends on the class alone. Where T stands between two ends, they cover both. Those of the
         triples' T hold if neighbours share their class. After `fit_consensus` triples are taken
-        to share no examples, which narrows the intervals if they do.
+        to share no examples, which narrows the intervals if they do. After `verify` the noise
+        rate's assumes nothing, if the rows were a random sample.
 
         Parameters
         ----------
@@ -428,6 +436,8 @@ class HOC(FittedEstimate):
                 f"Expected solver='likelihood' without n_rounds, whose errors are known, "
                 f"but solver = {self.solver!r}, n_rounds = {self.n_rounds}"
             )
+        if self.verified_ is not None and self.verified_.rate is not None:
+            return self._verified_interval(level)
         found, data = self.clean_class_, self.examples_
         if found is not None and not found.case.depends:
             return clean_class_interval(found, data.labels[data.labels >= 0], level)

@@ -48,7 +48,7 @@ class ConfidenceInterval:
     """(2,)"""
     method: str
     """ "sandwich"; "independent": triples were taken to share no examples; "information": of a
-    refined T."""
+    refined T; "verified": of a sample of verified labels."""
     on_boundary: np.ndarray
     """(K, K) whether the estimate is 0, so that only the upper end says something."""
     caveat: str = ""
@@ -59,6 +59,8 @@ class ConfidenceInterval:
     @property
     def condition(self) -> str:
         """What they rest on, as the end of a sentence."""
+        if self.method == "verified":
+            return "from verified labels"
         if self.method != "information":
             return "if neighbours share their true class"
         return "of two estimates" if self.caveat else "if noise depends on class alone"

@@ -27,7 +27,9 @@ def summary(est: HOC) -> str:
         f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
         f"{triples}in {K} classes{', and from the features' if refined else ''}."
     ]
-    if interval is not None:
+    if est.verified_ is not None:
+        lines = [str(est.verified_)]
+    if interval is not None and interval.method != "verified":
         low, high = interval.noise_rate
         lines.append(
             f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {interval.condition})."

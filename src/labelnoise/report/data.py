@@ -19,6 +19,7 @@ from labelnoise._files import write_then_rename
 from labelnoise.agreement import NeighborAgreement
 from labelnoise.diagnostics import Finding
 from labelnoise.intervals import ConfidenceInterval
+from labelnoise.verified import Verification
 
 LEAST_SHOWN = 0.0005  # rounds to 0.1%; less is shown as 0
 
@@ -118,6 +119,8 @@ class Report:
     agreement: NeighborAgreement | None = None
     variation: Variation | None = None
     suspects: SuspectList | None = None
+    verified: Verification | None = None
+    """What verified labels say, without the posterior."""
     truth: Truth | None = None
     how: Mapping[str, str] = field(default_factory=dict)
     """How it was computed, by name."""

@@ -6,6 +6,7 @@ import base64
 import io
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,7 @@ def report_of(
     classes, n, counts = overall.classes_, None, _label_counts(overall)
     if counts is not None:
         n = round(counts.sum())
+    checked = getattr(overall, "verified_", None)
     return Report(
         classes=_words(classes),
         transition_matrix=overall.transition_matrix_,
@@ -79,6 +81,7 @@ def report_of(
         agreement=getattr(overall, "agreement_", None),
         variation=_variation(est),
         suspects=None if suspects is None else _list(suspects, names, images, texts),
+        verified=None if checked is None else replace(checked, posterior=None, answers=None),
         truth=truth,
         how=_how(est) | dict(how or {}),
     )

@@ -23,6 +23,7 @@ def render(report: Report) -> str:
     page, css, script = (files.joinpath(f"page.{end}").read_text("utf-8") for end in _PARTS)
     shown = section.shown_classes(report)
     sections = {
+        "Verified labels": section.verified(report),
         "Transition matrix": section.maps(report, shown),
         "Classes": section.classes(report, shown),
         "Checks": section.checks(report),

@@ -213,6 +213,28 @@ their true class, the curves are nearly flat, and far above the line of two exam
 {line_chart(near.distance, near.by_distance, near.chance, "distance to the nearest")}</div>"""
 
 
+def verified(report: Report) -> str:
+    """What verified labels say, and the model beside them in each stratum."""
+    found = report.verified
+    if found is None:
+        return ""
+    said = "".join(f"<p>{escape(line)}</p>" for line in str(found).splitlines())
+    if not found.strata:
+        return said
+    rows = []
+    for part in found.strata:
+        ends = f" <small>{_ends(part.low, part.high)}</small>"
+        picture = bar(part.model, part.share, ends=(part.low, part.high))
+        rows.append(
+            f"<tr><td>{part.size:,}</td><td>{part.n}</td><td>{part.model:.1%}</td>"
+            f"<td>{part.share:.1%}{ends}{picture}</td></tr>"
+        )
+    return f"""{said}<p>The labels in parts, by the model's chance that they are wrong. Where the
+model is right, the grey bar ends inside the interval of the blue one.</p>
+<table class="list"><thead><tr><th>labels</th><th>verified</th><th>wrong by the model (grey)</th>
+<th>found wrong (blue)</th></tr></thead><tbody>{"".join(rows)}</tbody></table>"""
+
+
 def variation(report: Report) -> str:
     """Noise in each part of the data."""
     found = report.variation
