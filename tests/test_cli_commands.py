@@ -12,7 +12,7 @@ from labelnoise import HOC, LabelNoiseError
 from labelnoise import training as torch_training
 from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
-from labelnoise.encoders import Embedding
+from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
 from tests.conftest import clusters, symmetric_matrix
 
@@ -234,7 +234,7 @@ def test_embed_hands_on_what_was_asked_for(run, data, monkeypatch):
         calls.append((str(source), {**settings, "progress": None}))
         return Embedding(np.zeros((2, 5)), ["a", "b"], [("c", "is broken")])
 
-    monkeypatch.setattr("labelnoise.encoders.embed_images", embed_images)
+    monkeypatch.setattr("labelnoise.io.embedding.embed_images", embed_images)
     _, output, _ = run("embed", ".", "--out", "z.npy", "--encoder", "timm:x", "--batch-size", "4")
     assert output.startswith("2 images became 5 features each: z.npy\n1 could not be read")
     assert "  c: is broken\n" in output
@@ -307,8 +307,8 @@ def test_differences_are_tested_where_error_bars_are_known():
 @pytest.mark.parametrize(
     ("where", "error", "status"),
     [
-        ("labelnoise._files.os.fsync", OSError(28, "No space left on device"), 1),
-        ("labelnoise._files.os.fsync", KeyboardInterrupt(), 130),
+        ("labelnoise.io.atomic.os.fsync", OSError(28, "No space left on device"), 1),
+        ("labelnoise.io.atomic.os.fsync", KeyboardInterrupt(), 130),
         ("labelnoise.cli.estimates.progress", OSError(5, "Input/output error"), 1),
     ],
 )

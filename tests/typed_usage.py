@@ -16,8 +16,9 @@ from labelnoise import (
 )
 from labelnoise.cleaning import Suspects
 from labelnoise.diagnostics import Diagnostics
-from labelnoise.files import Features, read_features, read_labels
 from labelnoise.intervals import ConfidenceInterval
+from labelnoise.io.features import Features, read_features
+from labelnoise.io.labels import read_labels
 from labelnoise.noise import NoisyLabels, symmetric
 
 

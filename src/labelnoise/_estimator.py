@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
-from labelnoise._files import expect_room, write_then_rename
 from labelnoise._labels import class_names, encode_labels, missing_among
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
+from labelnoise.io.atomic import write_then_rename
+from labelnoise.io.memory import expect_room
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
 
 if TYPE_CHECKING:

@@ -479,8 +479,8 @@ class HOC(FittedEstimate):
 
 
 def _in_shards(X: Any) -> bool:
-    """Whether it is a Dask array or `labelnoise.shards.Shards`: neither is imported here."""
-    return type(X).__module__.startswith(("dask.array", "labelnoise.shards"))
+    """Whether it is a Dask array or `labelnoise.io.shards.Shards`: neither is imported here."""
+    return type(X).__module__.startswith(("dask.array", "labelnoise.io.shards"))
 
 
 def _checked_weight(center_weight: Any, n: int) -> np.ndarray:

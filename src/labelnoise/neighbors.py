@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from labelnoise._blocks import CACHE_BYTES, block_bytes, row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError
-from labelnoise._files import free_memory
+from labelnoise.io.memory import free_memory
 
 METRICS = ("cosine", "euclidean")
 SEARCHES = ("auto", "exact", "approximate")
