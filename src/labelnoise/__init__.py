@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
     from labelnoise.annotators import AnnotatorHOC
     from labelnoise.consensus import Consensus
+    from labelnoise.forward import ForwardClassifier
     from labelnoise.groups import GroupHOC
     from labelnoise.hoc import HOC
-    from labelnoise.forward import ForwardClassifier
     from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 

@@ -343,7 +343,10 @@ def test_a_table_becomes_numbers(tmp_path):
         (lambda p: embed_images(["a\0.png"], root=p), "names of files"),
         (lambda p: embed_images(p / "lost.csv"), r"none of 1 paths, such as b\.png: give .* root"),
         (lambda p: embed_images([p / "a.png"], "resnet50"), "did you mean torchvision:resnet50 or"),
-        (lambda p: embed_images([p / "a.png"], "efficientnet-lite1"), "you mean efficientnet_lite1"),
+        (
+            lambda p: embed_images([p / "a.png"], "efficientnet-lite1"),
+            "mean efficientnet_lite1",
+        ),
         (lambda p: embed_images(["a.png"], batch_size=0), "batch_size = 0"),
         (lambda p: embed_images(["a.png"], device="gpu"), "device = 'gpu'"),
         (lambda p: embed_images(["a.png"], out=p / "x.csv"), "ending in .npy"),

@@ -15,7 +15,6 @@ from labelnoise.io.features import read_features
 from labelnoise.io.labels import Labels, read_labels, write_labels
 from labelnoise.io.outputs import check_outputs, names_file
 from labelnoise.io.results import write_estimate
-from labelnoise.io.tables import write_table
 from tests.conftest import clusters
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 8

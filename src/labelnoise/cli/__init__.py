@@ -34,7 +34,7 @@ def main() -> None:
             # A terminal that lacks a character shows "?" instead of ending the program.
             stream.reconfigure(errors="replace")
     try:
-        app()
+        app(prog_name="labelnoise")
     except (LabelNoiseError, OSError, MemoryError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, MemoryError):

@@ -13,6 +13,7 @@ from typer import Option
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.cli.terminal import progress
+from labelnoise.io.packages import explained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,8 @@ def demo(
 
     start = time.perf_counter()
     report = _report_on_digits(noise, rate, seed)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with explained(f"Expected a folder to write to, but {out.parent} cannot be made one"):
+        out.parent.mkdir(parents=True, exist_ok=True)
     report.save(out)
     console = Console(highlight=False)
     _print_report(console, report)
