@@ -67,7 +67,7 @@ class Estimator(BaseEstimator):
             raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
             X = _from_torch(X) if hasattr(X, "detach") else X
-            X = validate_data(self, X, dtype="numeric", ensure_allfinite=False, reset=reset)
+            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         except TypeError as error:
             raise LabelNoiseTypeError(str(error)) from error
         except ValueError as error:

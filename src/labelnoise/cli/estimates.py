@@ -67,10 +67,6 @@ Workers = Annotated[
 Suspects = Annotated[Path, Option(help="Where the list goes, .csv or .parquet.")]
 Top = Annotated[int | None, Option(min=1, help="Only so many, the surest.")]
 Threshold = Annotated[float, Option(min=0, max=1, help="Only those as surely wrong.")]
-Verified = Annotated[
-    str | None,
-    Option(metavar="FILE", help="Labels that were checked: a table of row or name, and label."),
-]
 
 
 def estimate(
@@ -249,25 +245,21 @@ def suspects(
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
     neighbors: Neighbors = None,
-    verified: Verified = None,
     strict: Strict = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """List the labels that are probably wrong, the surest first, with a better one for each.
 
-    They are as many as are expected to be wrong. A few hundred verified labels of random examples
-    correct the probabilities.
+    They are as many as are expected to be wrong.
     """
-    from labelnoise.io.labels import read_verified
     from labelnoise.io.outputs import check_outputs
     from labelnoise.io.tables import write_table
 
     with progress(quiet) as show:
         show("reading", 0, 0)
-        check_outputs({out: (".csv", ".parquet")}, [features, labels, verified])
+        check_outputs({out: (".csv", ".parquet")}, [features, labels])
         data = read_data(features, labels, classes, unlabeled, metric)
-        known = None if verified is None else read_verified(verified, data.features)
         show("reading", 1, 1)
         est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show)
         show("judging the labels", 0, 0)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -66,29 +65,6 @@ def read_labels(source: str, features: Features | None = None, column: str = "la
         )
     labels = replace(labels, array=array.reshape(-1))
     return labels if features is None else _in_order(labels, features, source)
-
-
-def read_verified(source: str, features: Features) -> dict[int, Any]:
-    """Read the true labels of some rows, {row: label}, from a table.
-
-    It has a column label, and another one: path, name or id, where the features' rows have names,
-    or else row numbers from 0.
-    """
-    labels = _of_table(*split_source(source), "label")
-    if labels.names is None:
-        raise LabelNoiseError(
-            f"Expected a column beside the labels in {source} that names the rows"
-        )
-    row_of = {str(row): row for row in range(len(features.array))}
-    if features.names is not None:
-        row_of = {name: row for row, name in enumerate(features.names)}
-    unknown = [name for name in labels.names if name not in row_of]
-    if unknown:
-        raise LabelNoiseError(
-            f"Expected {source} to name rows of {features.source}, but {unknown[0]!r} is not one "
-            f"({len(unknown)} unknown names)"
-        )
-    return {row_of[name]: label for name, label in zip(labels.names, labels.array, strict=True)}
 
 
 def write_labels(path: str | os.PathLike[str], labels: Labels, new: np.ndarray) -> None:
