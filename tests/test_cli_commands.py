@@ -13,6 +13,7 @@ from labelnoise import HOC, LabelNoiseError
 from labelnoise import training as torch_training
 from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
+from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
 from tests.conftest import clusters, symmetric_matrix
@@ -314,15 +315,25 @@ def test_labels_are_names_of_folders(run, data):
     assert "1 images are in none, such as loose.png" in run("estimate", "f.npy", "photos")[2]
 
 
-def test_strict_ends_with_status_3_where_a_finding_is_serious(run, data):
-    """The estimate is printed and written all the same; one without such a finding ends with 0."""
-    assert run("estimate", "x.npy", "clean.npy", "--no-check", "--strict")[0] == 0
-    np.save("random.npy", np.random.default_rng(0).permutation(np.load("y.npy")))
-    command = ["estimate", "x.npy", "random.npy", "--no-check", "--out", "T.npy"]
-    assert run(*command)[0] == 0
-    status, output, errors = run(*command, "--strict")
-    assert (status, errors) == (3, "")
-    assert output.endswith("Estimate: T.npy\n")
+@pytest.mark.parametrize(("severity", "expected"), [("serious", 3), ("warning", 0)])
+def test_strict_ends_with_status_3_where_a_finding_is_serious(
+    run, data, monkeypatch, severity, expected
+):
+    """The estimate is printed and written all the same; other findings change no status."""
+    found = Finding("x", False, None, "Something is wrong.", severity=severity)
+    fit = HOC.fit
+
+    def fit_and_find(est, *args, **options):
+        fit(est, *args, **options).diagnostics_ = Diagnostics((found,))
+        return est
+
+    monkeypatch.setattr(HOC, "fit", fit_and_find)
+    for command in (["estimate", "--no-check", "--out", "T.npy"], ["suspects", "--out", "s.csv"]):
+        command[1:1] = ["x.npy", "y.npy"]
+        assert run(*command)[0] == 0
+        status, output, errors = run(*command, "--strict")
+        assert (status, errors) == (expected, "")
+        assert re.search(f"(Estimate|Suspects): {command[-1]}", output)
 
 
 @pytest.mark.parametrize(

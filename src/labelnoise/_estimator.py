@@ -33,6 +33,7 @@ _FORMAT = "labelnoise estimate"
 _VERSION = 1
 _JSON_FACTOR = 10  # bytes of memory for one of a file
 _USUAL = 1e9  # features larger than it, or all smaller than its inverse, are scaled
+_LARGEST_WEIGHT = 1e100  # its square is finite
 _NO_WEIGHT = 1e-20  # of the largest column: smaller ones count as 0
 
 
@@ -240,7 +241,7 @@ class Estimator(BaseEstimator):
             est = cls._from_content(content)
             if not same(json.loads(json.dumps(est._content())), content):
                 raise ValueError("what would be saved again differs from it")
-            str(est)
+            str(est), str(getattr(est, "global_", est))  # what they print, they must have
             return est
         except KeyError as error:
             reason = f"it has no {error}"
@@ -427,12 +428,10 @@ def checked_weights(weights: Any, n: int) -> np.ndarray:
             f"Expected one center_weight for each example, but its shape is {found.shape} and "
             f"there are {n} examples"
         )
-    with np.errstate(over="ignore"):
-        total = found.sum()
-    if not (0 < total < np.inf and found.min() >= 0):
+    if not (found.min() >= 0 and 1 / _LARGEST_WEIGHT < found.max() < _LARGEST_WEIGHT):
         raise LabelNoiseError(
-            f"Expected finite weights >= 0 with a finite sum above 0 as center_weight, but they "
-            f"are from {found.min()} to {found.max()}"
+            f"Expected center_weight to be >= 0 with a maximum from {1 / _LARGEST_WEIGHT:.0e} to "
+            f"{_LARGEST_WEIGHT:.0e}, but the weights are from {found.min()} to {found.max()}"
         )
     return found
 

@@ -104,6 +104,6 @@ def write_all(results: Iterable[tuple[Path | None, Callable[[Path], object]]]) -
 
 
 def end_strictly(findings: Iterable[Finding]) -> None:
-    """End with the status of --strict if a finding is serious; each is, unless it says not."""
-    if any(not f.ok and getattr(f, "severity", "serious") == "serious" for f in findings):
+    """End with the status of --strict if a finding is serious."""
+    if any(finding.severity == "serious" for finding in findings):
         raise Exit(_SERIOUS_FINDING)
