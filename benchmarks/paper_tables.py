@@ -32,9 +32,9 @@ import numpy as np
 import torch
 
 from labelnoise import HOC, LocalHOC, feasibility, noise, transition_error
-from labelnoise._files import write_then_rename
 from labelnoise.baselines import confident_learning
-from labelnoise.datasets import load
+from labelnoise.io.atomic import write_then_rename
+from labelnoise.io.datasets import load
 from labelnoise.linear import noisy_posteriors
 from labelnoise.local import local_errors
 from labelnoise.losses import ForwardLoss, ReweightLoss

@@ -37,7 +37,7 @@ from labelnoise.cleaning import (
     reweight,
     verify,
 )
-from labelnoise.datasets import load
+from labelnoise.io.datasets import load
 from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import instance_dependent, pair_flip, symmetric

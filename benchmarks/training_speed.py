@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tables import table
 
-from labelnoise.datasets import ImageData, load
+from labelnoise.io.datasets import ImageData, load
 from labelnoise.training import Objective, Plan, Run, Schedule
 from labelnoise.training.engine import _GraphStepper, _Stepper
 from labelnoise.training.objectives import CoTeaching, CrossEntropy

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from labelnoise import HOC
-from labelnoise.encoders import embed_table
+from labelnoise.io.embedding import embed_table
 from labelnoise.noise import class_conditional
 
 rng = np.random.default_rng(0)

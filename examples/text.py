@@ -3,7 +3,7 @@
 The messages are made up here. TF-IDF with a truncated SVD represents them; a sentence encoder does
 better on real ones (pip install "labelnoise[text]"):
 
-    from labelnoise.encoders import embed_texts
+    from labelnoise.io.embedding import embed_texts
     features = embed_texts(texts).features
 """
 

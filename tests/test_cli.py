@@ -110,7 +110,7 @@ def test_demo_warns_of_noise_that_cannot_be_found(run, tmp_path):
     out = tmp_path / "page.html"
     status, output, errors = run("demo", "--noise", "pair", "--rate", 0.7, "--out", out)
     assert (status, errors) == (0, "")
-    assert "WARNING  By the true T, some class gets another label" in output
+    assert re.search(r"WARNING +truth +By the true T, some class gets another label", output)
 
 
 @pytest.mark.parametrize("width", [100, 80])
@@ -163,7 +163,7 @@ def test_wrong_usage_has_status_2(run, arguments):
     assert "Usage" in errors
 
 
-@pytest.mark.parametrize("out", ["file/report.html", "folder", "new/" + 300 * "x" + ".html"])
+@pytest.mark.parametrize("out", ["file/report.html", "folder", 300 * "x" + ".html"])
 def test_unwritable_page_is_one_line(run, tmp_path, out):
     """A report that cannot be written is met with one line, and leaves nothing behind."""
     (tmp_path / "file").write_text("not a folder")

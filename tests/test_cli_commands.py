@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from labelnoise import HOC, LabelNoiseError
 from labelnoise import training as torch_training
 from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
-from labelnoise.encoders import Embedding
+from labelnoise.diagnostics import Diagnostics, Finding
+from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
 from tests.conftest import clusters, symmetric_matrix
 
@@ -109,7 +111,7 @@ def test_the_report_shows_what_was_embedded(run, data):
             file.writelines(["name,problem\n", *(f"{name},\n" for name in names)])
         with open("t.txt", "w") as file:
             file.writelines(f"text {i}: {labels[i]}\n" for i in range(N))
-        shown = ["--images", "photos"] if "." in names[0] else ["--texts", "t.txt"]
+        shown = ["--examples", "photos" if "." in names[0] else "t.txt"]
         command = ["estimate", "named.npy", "y.npy", "--no-check", *shown, "--report", "r.json"]
         assert run(*command)[::2] == (0, "")
         with open("r.json") as file:
@@ -125,7 +127,7 @@ def test_the_report_shows_what_was_embedded(run, data):
 def _with_text_file(run):
     with open("x.txt", "w") as file:
         file.write("one\n")
-    return run("estimate", "named.npy", "y.npy", "--texts", "x.txt", "--report", "r.html")[2]
+    return run("estimate", "named.npy", "y.npy", "--examples", "x.txt", "--report", "r.html")[2]
 
 
 @pytest.mark.parametrize(
@@ -137,15 +139,12 @@ def _with_text_file(run):
         (["estimate", "x.npy", "y.npy", "--out", "no/T.json"], 1, "there is no no"),
         (["estimate", "x.npy", "y.npy", "--classes", "cat,dog"], 1, "y has ['owl']"),
         (["estimate", "x.npy", "y.npy", "--groups", "y.npy", "--local"], 2, "does not go with"),
-        (
-            ["estimate", "x.npy", "y.npy", "--local", "--search", "approximate"],
-            2,
-            "does not go with",
-        ),
-        (["estimate", "x.npy", "y.npy", "--local", "--device", "cuda"], 2, "does not go with"),
-        (["estimate", "x.npy", "y.npy", "--texts", "t.txt"], 2, "need --report"),
+        (["estimate", "x.npy", "y.npy", "--local", "--neighbors", "3"], 2, "does not go with"),
+        (["estimate", "x.npy", "y.npy", "--examples", "t.txt"], 2, "needs --report"),
+        (["estimate", "x.npy", "y.npy", "--workers", "many"], 2, "a number or an address"),
+        (["estimate", "x.npy", "y.npy", "--workers", "2", "--paper"], 2, "does not go with"),
         (["estimate", "x.npy", "y.npy", "--report", "r.pdf"], 1, "ending in .html, .json"),
-        (["estimate", "x.npy", "y.npy", "--report", "r.html", "--images", "."], 1, "names of im"),
+        (["estimate", "x.npy", "y.npy", "--report", "r.html", "--examples", "."], 1, "names of im"),
         (["suspects", "x.npy", "y.npy", "--out", "s.npy"], 1, "ending in .csv"),
         (["suspects", "x.npy", "y.npy"], 2, "--out"),
         (["corrupt", "y.npy", "--rate", "2", "--out", "z.npy"], 1, "0 <= rate <= 1"),
@@ -183,23 +182,6 @@ def test_suspects_finds_what_is_wrong(run, data):
     assert chances == sorted(chances, reverse=True)
 
 
-def test_suspects_heeds_what_was_verified(run, data):
-    """Rows whose labels were found right are no suspects any more."""
-    run("suspects", "x.npy", "y.npy", "--out", "s.csv", "--top", "3")
-    rows = [line.split(",")[0] for line in open_lines("s.csv")[1:]]
-    labels = np.load("y.npy")
-    with open("v.csv", "w") as file:
-        file.write("row,label\n" + "".join(f"{row},{labels[int(row)]}\n" for row in rows))
-    status, _, errors = run("suspects", "x.npy", "y.npy", "--out", "t.csv", "--verified", "v.csv")
-    assert (status, errors) == (0, "")
-    assert not set(rows) & {line.split(",")[0] for line in open_lines("t.csv")}
-    with open("v.csv", "a") as file:
-        file.write(f"nobody,{labels[0]}\n")
-    status, _, errors = run("suspects", "x.npy", "y.npy", "--out", "u.csv", "--verified", "v.csv")
-    assert status == 1
-    assert "to name rows of x.npy, but 'nobody' is none (1 such names)" in errors
-
-
 @pytest.mark.parametrize(
     "how",
     [
@@ -219,11 +201,158 @@ def test_corrupt_makes_the_noise_it_says(run, data, how):
 
 
 def test_corrupted_labels_keep_their_names(run, data):
-    """Labels of a table go on being matched by name."""
+    """A table keeps its other columns as they were, but for what a spreadsheet would run."""
     with open("y.csv", "w") as file:
-        file.write("path,label\nb,1\na,0\n")
+        file.write("path;size;label\nb;-1;1\na;=2;0\n")
     run("corrupt", "y.csv", "--rate", "0", "--out", "z.csv")
-    assert open_lines("z.csv") == ["name,label", "b,1", "a,0"]
+    assert open_lines("z.csv") == ["path,size,label", "b,-1,1", "a,'=2,0"]
+
+
+def test_only_rows_with_features_are_corrupted(run, data):
+    """Instance noise changes labels in their own rows, and leaves rows without features alone."""
+    X, names = np.load("x.npy"), [f"{i}.png" for i in range(N)]
+    np.save("few.npy", X[:40])
+    with open("few.names.csv", "w") as file:
+        file.writelines(["name,problem\n", *(f"{n},\n" for n in names[:40]), "40.png,broken\n"])
+    rows = [f"{n},{label}" for n, label in zip(names, data, strict=True)][40::-1]
+    with open("y.csv", "w") as file:
+        file.write("\n".join(["path,label", *rows]) + "\n")
+    how = ["--kind", "instance", "--rate", "0.5", "--features", "few.npy"]
+    assert run("corrupt", "y.csv", *how, "--out", "z.csv")[0] == 0
+    found = open_lines("z.csv")[1:]
+    assert found[0] == rows[0]
+    assert [line.split(",")[0] for line in found] == names[40::-1]
+    assert 5 < sum(a != b for a, b in zip(found, rows, strict=True)) < 35
+
+
+COMMANDS = {
+    "estimate": ["estimate", "{x}", "{y}", "--no-check", "--out"],
+    "report": ["estimate", "x.npy", "{y}", "--no-check", "--report"],
+    "groups": ["estimate", "x.npy", "y.npy", "--groups", "{y}", "--out"],
+    "suspects": ["suspects", "x.npy", "{y}", "--out"],
+    "corrupt": ["corrupt", "{y}", "--rate", "0.1", "--out"],
+    "matrix": ["corrupt", "y.npy", "--kind", "class", "--matrix", "{y}", "--out"],
+    "embed": ["embed", "{y}", "--kind", "table", "--out"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("how", ["itself", "symbolic link", "hard link", "other spelling"])
+def test_no_output_is_an_input(run, data, name, how):
+    """Neither a command's option nor a link makes it overwrite what it reads."""
+    source = {"estimate": "y.npy", "report": "in.json", "matrix": "in.npy", "embed": "z.names.csv"}
+    source = source.get(name, "in.csv")
+    if source != "y.npy":
+        with open(source, "w") as file:
+            file.write("label\ncat\n")
+    before = Path(source).read_bytes()
+    end = os.path.splitext(source)[1]
+    out = {"itself": source, "other spelling": f"./{source}"}.get(how, f"linked{end}")
+    if how == "symbolic link":
+        os.symlink(source, out)
+    elif how == "hard link":
+        os.link(source, out)
+    if name == "embed":
+        if out.startswith("linked"):
+            os.rename(out, "z2.names.csv")
+        out = out.replace("linked.csv", "z2.npy").replace(".names.csv", ".npy")
+    command = [word.format(x="x.npy", y=source) for word in COMMANDS[name]]
+    status, _, errors = run(*command, out)
+    assert status == 1
+    assert re.search("is the input .*: choose another name", errors)
+    assert Path(source).read_bytes() == before
+
+
+def test_outputs_are_two_files(run, data):
+    """The report does not replace the estimate, also not in capital letters."""
+    command = ["estimate", "x.npy", "y.npy", "--out", "a.json", "--report"]
+    assert run(*command, "a.json")[0] == 2
+    assert "outputs to be different files" in run(*command, "A.json")[2]
+    assert not os.path.exists("a.json")
+
+
+def test_a_linked_output_is_written_where_the_link_leads(run, data):
+    """The link stays one."""
+    os.mkdir("far")
+    os.symlink("far/T.npy", "T.npy")
+    assert run("estimate", "x.npy", "y.npy", "--no-check", "--out", "T.npy")[0] == 0
+    assert os.path.islink("T.npy")
+    assert np.load("far/T.npy").shape == (K, K)
+
+
+def test_one_failure_does_not_undo_the_other(run, data, monkeypatch):
+    """Where the report cannot be written, the estimate is, and the status says that one failed."""
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("labelnoise.report.data.Report.save", fail)
+    command = ["estimate", "x.npy", "y.npy", "--no-check", "--out", "T.npy", "--report", "r.html"]
+    status, _, errors = run(*command)
+    assert (status, errors.splitlines()[0]) == (1, "Written: T.npy")
+    assert "No space left" in errors
+    assert np.load("T.npy").shape == (K, K)
+
+
+def test_labels_are_names_of_folders(run, data):
+    """With a folder for each class, the folder of images is the labels."""
+    noisy, names = np.load("y.npy"), []
+    for i, label in enumerate(noisy):
+        os.makedirs(f"photos/{label}", exist_ok=True)
+        names.append(f"{label}/{i}.png")
+        Path("photos", names[-1]).touch()
+    order = np.argsort(names)
+    np.save("f.npy", np.load("x.npy")[order])
+    with open("f.names.csv", "w") as file:
+        file.writelines(["name,problem\n", *(f"{names[i]},\n" for i in order)])
+    for labels in ("photos", "photos/"):
+        status, output, errors = run("estimate", "f.npy", labels, "--json", "--no-check")
+        assert (status, errors) == (0, "")
+        np.testing.assert_allclose(json.loads(output)["transition_matrix"], T, atol=0.08)
+    assert run("corrupt", "photos", "--rate", "0", "--out", "z.csv")[0] == 0
+    assert open_lines("z.csv")[1] == f"{names[order[0]]},{noisy[order[0]]}"
+    Path("photos/loose.png").touch()
+    assert "1 images are in none, such as loose.png" in run("estimate", "f.npy", "photos")[2]
+
+
+@pytest.mark.parametrize(("severity", "expected"), [("serious", 3), ("warning", 0)])
+def test_strict_ends_with_status_3_where_a_finding_is_serious(
+    run, data, monkeypatch, severity, expected
+):
+    """The estimate is printed and written all the same; other findings change no status."""
+    found = Finding("x", False, None, "Something is wrong.", severity=severity)
+    fit = HOC.fit
+
+    def fit_and_find(est, *args, **options):
+        fit(est, *args, **options).diagnostics_ = Diagnostics((found,))
+        return est
+
+    monkeypatch.setattr(HOC, "fit", fit_and_find)
+    for command in (["estimate", "--no-check", "--out", "T.npy"], ["suspects", "--out", "s.csv"]):
+        command[1:1] = ["x.npy", "y.npy"]
+        assert run(*command)[0] == 0
+        status, output, errors = run(*command, "--strict")
+        assert (status, errors) == (expected, "")
+        assert re.search(f"(Estimate|Suspects): {command[-1]}", output)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{}", 'it has no "format"'),
+        ("[1]", 'it has no "format"'),
+        ('{"format": "labelnoise estimate"}', "it has no 'version'"),
+        ("not JSON", "Expecting value"),
+    ],
+)
+def test_compare_says_what_is_wrong_with_a_file(run, data, content, problem):
+    """One sentence, which says what writes such files."""
+    with open("a.json", "w") as file:
+        file.write(content)
+    status, _, errors = run("compare", "a.json", "a.json")
+    assert status == 1
+    assert re.fullmatch("Error: Expected an estimate written by HOC.save, .*\n", errors)
+    assert problem in errors
 
 
 def test_embed_hands_on_what_was_asked_for(run, data, monkeypatch):
@@ -234,7 +363,7 @@ def test_embed_hands_on_what_was_asked_for(run, data, monkeypatch):
         calls.append((str(source), {**settings, "progress": None}))
         return Embedding(np.zeros((2, 5)), ["a", "b"], [("c", "is broken")])
 
-    monkeypatch.setattr("labelnoise.encoders.embed_images", embed_images)
+    monkeypatch.setattr("labelnoise.io.embedding.embed_images", embed_images)
     _, output, _ = run("embed", ".", "--out", "z.npy", "--encoder", "timm:x", "--batch-size", "4")
     assert output.startswith("2 images became 5 features each: z.npy\n1 could not be read")
     assert "  c: is broken\n" in output
@@ -307,8 +436,8 @@ def test_differences_are_tested_where_error_bars_are_known():
 @pytest.mark.parametrize(
     ("where", "error", "status"),
     [
-        ("labelnoise._files.os.fsync", OSError(28, "No space left on device"), 1),
-        ("labelnoise._files.os.fsync", KeyboardInterrupt(), 130),
+        ("labelnoise.io.atomic.os.fsync", OSError(28, "No space left on device"), 1),
+        ("labelnoise.io.atomic.os.fsync", KeyboardInterrupt(), 130),
         ("labelnoise.cli.estimates.progress", OSError(5, "Input/output error"), 1),
     ],
 )

@@ -22,9 +22,9 @@ from labelnoise.distributed import (
     remote_cluster,
     search,
 )
+from labelnoise.io.shards import read_shard_labels
 from labelnoise.neighbors import Points, nearest_neighbors
 from labelnoise.noise import symmetric
-from labelnoise.shards import read_shard_labels
 from tests.conftest import clusters
 
 dask_array = pytest.importorskip("dask.array")

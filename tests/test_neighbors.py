@@ -9,7 +9,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from labelnoise import LabelNoiseError
 from labelnoise._blocks import block_bytes
-from labelnoise._files import free_memory
+from labelnoise.io.memory import free_memory
 from labelnoise.neighbors import given_neighbors, joined_neighbors, nearest_neighbors
 
 
@@ -343,7 +343,7 @@ def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
     (group / "memory.limit_in_bytes").write_text("3000")
     (group / "memory.usage_in_bytes").write_text("2500")
     (group / "memory.stat").write_text("active_file 100\ninactive_file 200\n")
-    monkeypatch.setattr("labelnoise._files._CGROUP", tmp_path)
+    monkeypatch.setattr("labelnoise.io.memory._CGROUP", tmp_path)
     assert free_memory() == 3000 - 2500 + 100 + 200
     (group / "memory.limit_in_bytes").write_text("100")
     assert free_memory() == 0

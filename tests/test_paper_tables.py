@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from labelnoise import LocalHOC
-from labelnoise.datasets import load_arrays
+from labelnoise.io.datasets import load_arrays
 from labelnoise.training import PLANS, Plan, Schedule
 
 K, N = 10, 200

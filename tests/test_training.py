@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, LocalHOC, noise
-from labelnoise.datasets import load_arrays, load_folder
+from labelnoise.io.datasets import load_arrays, load_folder
 from labelnoise.losses import ForwardLoss, ReweightLoss
 from labelnoise.training import (
     METHODS,

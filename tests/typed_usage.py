@@ -15,8 +15,9 @@ from labelnoise import (
     transition_error,
 )
 from labelnoise.diagnostics import Diagnostics
-from labelnoise.files import Features, read_features, read_labels
 from labelnoise.intervals import ConfidenceInterval
+from labelnoise.io.features import Features, read_features
+from labelnoise.io.labels import read_labels
 from labelnoise.noise import NoisyLabels, symmetric
 from labelnoise.suspects import Suspects
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from threadpoolctl import threadpool_info
 
-from labelnoise._files import free_memory
+from labelnoise.io.memory import free_memory
 
 BLOCK_BYTES = 64 * 2**20  # at most
 CACHE_BYTES = 2**20  # of a block that is passed over several times

@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,10 +17,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
-from labelnoise._files import expect_room, write_then_rename
 from labelnoise._labels import class_names, encode_labels, missing_among
 from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
+from labelnoise.io.atomic import write_then_rename
+from labelnoise.io.memory import expect_room
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
+from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,38 +33,8 @@ _FORMAT = "labelnoise estimate"
 _VERSION = 1
 _JSON_FACTOR = 10  # bytes of memory for one of a file
 _USUAL = 1e9  # features larger than it, or all smaller than its inverse, are scaled
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What a fitted array must be to be read from a file."""
-
-    axes: str
-    """A letter for each axis. Axes of one letter, in all arrays of an estimate, are as long."""
-    holds: str = "shares"
-    """"shares": the last axis sums to 1; "numbers"; "names"; or the letter of the axis in which
-    its whole numbers are places, with -1 for none."""
-    optional: bool = False
-    """Whether None may stand in its place."""
-
-    def read(self, values: Any) -> Any:
-        """Give the array that was written; `axes` and places are checked with the others."""
-        if values is None and self.optional:
-            return None
-        if self.holds == "names":
-            array = np.array(values)
-            right = array.dtype.kind in "fiubU"
-        elif self.holds in ("shares", "numbers"):
-            array = np.array(values, float)
-            right = bool(np.isfinite(array).all())
-            if self.holds == "shares":
-                right &= array.min() >= 0 and np.allclose(array.sum(axis=-1), 1)
-        else:
-            array = np.array(values)
-            right = array.dtype.kind == "i" and array.min() >= -1
-        if not right or array.ndim != len(self.axes):
-            raise ValueError(f"{self.holds} of {len(self.axes)} axes were expected")
-        return array if self.axes else float(array)
+_LARGEST_WEIGHT = 1e100  # its square is finite
+_NO_WEIGHT = 1e-20  # of the largest column: smaller ones count as 0
 
 
 class Estimator(BaseEstimator):
@@ -96,6 +67,7 @@ class Estimator(BaseEstimator):
         if sp.issparse(X):
             raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
+            X = _from_torch(X) if hasattr(X, "detach") else X
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         except TypeError as error:
             raise LabelNoiseTypeError(str(error)) from error
@@ -108,7 +80,8 @@ class Estimator(BaseEstimator):
         if X.dtype.itemsize > 8 or not X.dtype.isnative:
             with np.errstate(over="ignore"):
                 X = X.astype(np.float64)
-        largest = max(float(X.max()), -float(X.min()))
+        sizes = np.maximum(X.max(axis=0), -X.min(axis=0).astype(np.float64))
+        largest = float(sizes.max())
         if not np.isfinite(largest):
             finite = np.isfinite(X)
             row, column = np.argwhere(~finite)[0]
@@ -125,7 +98,11 @@ class Estimator(BaseEstimator):
                 f"Expected features on the scale of those that the estimate was fitted to, but "
                 f"there is one of size {largest:.3g}"
             )
-        return X if self._scale == 1 else X.astype(np.float64) * self._scale
+        X = X if self._scale == 1 else X.astype(np.float64) * self._scale
+        if (sizes < _NO_WEIGHT * largest).any():
+            # Such columns change no distance, but their squares are 0 where models divide by them.
+            X = np.where((sizes < _NO_WEIGHT * largest), X.dtype.type(0), X)
+        return X
 
     def _usable_rows(
         self, X: Any, labels: np.ndarray, neighbors: Any, least: int
@@ -241,7 +218,7 @@ class Estimator(BaseEstimator):
         }
         try:
             text = json.dumps(head | self._content(), indent=1, allow_nan=False)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise LabelNoiseError(
                 f"Expected settings and names that JSON can hold, but {error}"
             ) from error
@@ -250,29 +227,47 @@ class Estimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an estimate that `save` wrote."""
+        """Read an estimate that `save` wrote.
+
+        All of it is checked: an estimate that loads can be printed, reported and saved again.
+        """
         try:
             expect_room(path, _JSON_FACTOR * os.path.getsize(path))
-            content = json.loads(Path(path).read_text("utf-8"))
-            if content["format"] != _FORMAT or content["version"] != _VERSION:
-                raise ValueError(f"its format is {content['format']!r}, {content['version']!r}")
-            return cls._from_content(content)
+            text = Path(path).read_text("utf-8")
+            content = json.loads(text, parse_constant=finite, parse_float=finite)
+            if not isinstance(content, dict) or content.get("format") != _FORMAT:
+                raise ValueError(f'it has no "format": {_FORMAT!r}')
+            if content["version"] != _VERSION:
+                raise ValueError(f"its version is {content['version']!r} instead of {_VERSION}")
+            est = cls._from_content(content)
+            if not same(json.loads(json.dumps(est._content())), content):
+                raise ValueError("what would be saved again differs from it")
+            str(est), str(getattr(est, "global_", est))  # what they print, they must have
+            return est
+        except KeyError as error:
+            reason = f"it has no {error}"
         except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
-            raise LabelNoiseError(
-                f"Expected an estimate written by {cls.__name__}.save, or by labelnoise estimate "
-                f"--out X.json, but {path} cannot be read as one: {error}"
-            ) from error
+            reason = str(error) or type(error).__name__
+        raise LabelNoiseError(
+            f"Expected an estimate written by {cls.__name__}.save, or by labelnoise estimate "
+            f"--out X.json, but {path} cannot be read as one: {' '.join(reason.split())}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what `save` writes."""
+        check_is_fitted(self)
+        return self._content()
 
     def _content(self) -> dict[str, Any]:
         """All that is written of a fitted estimator."""
-        settings = {name: _plain(value) for name, value in self.get_params().items()}
+        settings = {name: plain(value) for name, value in self.get_params().items()}
         if self.classes is not None:
             settings["classes"] = class_names(self.classes).tolist()
         if not isinstance(settings.get("random_state"), int | None):
             settings["random_state"] = None
         content: dict[str, Any] = {"estimator": type(self).__name__, "settings": settings}
         for name in self._stored:
-            content[name] = _plain(getattr(self, f"{name}_"))
+            content[name] = plain(getattr(self, f"{name}_"))
         content["n_features_in"] = getattr(self, "n_features_in_", None)
         if hasattr(self, "diagnostics_"):
             content["diagnostics"] = [vars(finding) for finding in self.diagnostics_]
@@ -283,6 +278,7 @@ class Estimator(BaseEstimator):
         if content["estimator"] != cls.__name__:
             raise ValueError(f"it is one of {content['estimator']}")
         est = cls(**content["settings"])
+        est._check_loaded_settings()
         length: dict[str, int] = {}
         for name, stored in cls._stored.items():
             array = stored.read(content[name])
@@ -294,10 +290,19 @@ class Estimator(BaseEstimator):
             if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
                 raise ValueError(f"{name} has numbers that are too large")
         if content["n_features_in"] is not None:
-            est.n_features_in_ = int(content["n_features_in"])
+            expect_whole("n_features_in", content["n_features_in"], 1)
+            est.n_features_in_ = content["n_features_in"]
         if "diagnostics" in content:
-            est.diagnostics_ = Diagnostics(tuple(Finding(**f) for f in content["diagnostics"]))
+            est.diagnostics_ = Diagnostics(tuple(map(read_finding, content["diagnostics"])))
+        if content.get("confidence_interval") is not None:
+            expect_contained(content["confidence_interval"], est)
         return est
+
+    def _check_loaded_settings(self) -> None:
+        encode_labels([0, 1], [0, 1], self.unlabeled)
+        if self.classes is not None:
+            class_names(self.classes)
+        getattr(self, "_check_settings", bool)()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -331,9 +336,10 @@ def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
     return stage
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's arrays and numbers as JSON holds them."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+def _from_torch(X: Any) -> Any:
+    """A tensor of PyTorch, with or without a gradient, as an array."""
+    X = X.detach().cpu()
+    return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()
 
 
 def expect_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -405,6 +411,30 @@ def encode_names(
 def source_numbers(sources: Any, n: int) -> np.ndarray | None:
     """The number (n,) of each example's source; None where there are none."""
     return None if sources is None else encode_names(sources, n, "source")[1]
+
+
+def checked_weights(weights: Any, n: int) -> np.ndarray:
+    """Weights (n,) of examples: finite, not negative, and not all 0."""
+    try:
+        found = np.asarray(weights)
+    except ValueError as error:
+        raise LabelNoiseError(f"Expected center_weight to be numbers, but {error}") from error
+    if found.dtype.kind not in "fiub":
+        raise LabelNoiseError(
+            f"Expected center_weight to be numbers, but their type is {found.dtype}"
+        )
+    found = found.astype(float)
+    if found.shape != (n,):
+        raise LabelNoiseError(
+            f"Expected one center_weight for each example, but its shape is {found.shape} and "
+            f"there are {n} examples"
+        )
+    if not (found.min() >= 0 and 1 / _LARGEST_WEIGHT < found.max() < _LARGEST_WEIGHT):
+        raise LabelNoiseError(
+            f"Expected center_weight to be >= 0 with a maximum from {1 / _LARGEST_WEIGHT:.0e} to "
+            f"{_LARGEST_WEIGHT:.0e}, but the weights are from {found.min()} to {found.max()}"
+        )
+    return found
 
 
 def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:

@@ -27,7 +27,12 @@ def encode_labels(
         )
     values, missing = _values(y, "y")
     present = _of_one_kind(values[~missing])
-    if unlabeled is not None:
+    if not is_missing(unlabeled):
+        if _kind(unlabeled) is None or unlabeled in (np.inf, -np.inf):
+            raise LabelNoiseError(
+                f"Expected unlabeled to be one label, a finite number or a string, but unlabeled = "
+                f"{unlabeled!r}"
+            )
         named = np.array([value == unlabeled for value in present.tolist()], bool)
         missing[np.flatnonzero(~missing)[named]] = True
         present = present[~named]
@@ -79,10 +84,11 @@ def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         raise LabelNoiseError(f"Complex data not supported: expected labels, but {name} is complex")
     if values.dtype.kind not in "fiubUOT":
         raise LabelNoiseError(
-            f"Expected labels to be numbers or strings, but the type of {name} is {values.dtype}"
+            f"Expected labels to be numbers or strings, but the type of {name} is {values.dtype}: "
+            f"convert them with astype(str)"
         )
-    if values.dtype.kind == "T":
-        values = values.astype(object)
+    if values.dtype.kind in "Tf":
+        values = values.astype(object if values.dtype.kind == "T" else np.float64)
     values = column_or_1d(values, warn=True)
     missing = missing_among(values)
     return values, missing | np.ma.getmaskarray(y) if np.ma.isMaskedArray(y) else missing
@@ -91,15 +97,16 @@ def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 def missing_among(values: np.ndarray) -> np.ndarray:
     """Which (N,) of them are None, NaN, NaT or pandas.NA."""
     if values.dtype.kind == "O":
-        return np.fromiter((_is_missing(value) for value in values), bool, len(values))
+        return np.fromiter((is_missing(value) for value in values), bool, len(values))
     return values != values
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or pandas.NA."""
     if value is None:
         return True
     try:
-        return bool(value != value)  # NaN
+        return bool(value != value)  # NaN, NaT
     except (TypeError, ValueError):
         return type(value).__name__ == "NAType"  # pandas.NA is neither equal nor unequal
 
@@ -111,8 +118,11 @@ def _of_one_kind(values: np.ndarray) -> np.ndarray:
         if len(kinds) > 1 or None in kinds:
             shown = ", ".join(sorted({type(value).__name__ for value in values}))
             raise LabelNoiseError(
-                f"Expected labels of one kind, all numbers or all strings, but they are: {shown}"
+                f"Expected labels of one kind, all numbers or all strings, but they are: {shown}. "
+                f"Convert them with str"
             )
+        if kinds == {"string"}:
+            _expect_text(values.tolist())
         values = np.array(values.tolist(), dtype=str if kinds == {"string"} else None)
         if values.dtype.kind == "O":
             raise LabelNoiseError("Expected labels that fit 64 bits, but y has larger numbers")
@@ -130,6 +140,16 @@ def _of_one_kind(values: np.ndarray) -> np.ndarray:
             )
         values = values.astype(np.int64)
     return values
+
+
+def _expect_text(values: list[str]) -> None:
+    """Refuse texts that NumPy or a file would change: with a NUL at the end, or not Unicode."""
+    for value in values:
+        if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise LabelNoiseError(
+                f"Expected labels that are Unicode text without NUL characters, but there is "
+                f"{value!r}: rename it"
+            )
 
 
 def _kind(value: Any) -> str | None:

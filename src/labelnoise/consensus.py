@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._files import write_then_rename
+from labelnoise.io.atomic import write_then_rename
 from labelnoise.neighbors import Progress, nearest_neighbors
 
 ROUNDS_SEARCH = ("sample", "all")

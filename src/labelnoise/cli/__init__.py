@@ -34,7 +34,7 @@ def main() -> None:
             # A terminal that lacks a character shows "?" instead of ending the program.
             stream.reconfigure(errors="replace")
     try:
-        app()
+        app(prog_name="labelnoise")
     except (LabelNoiseError, OSError, MemoryError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, MemoryError):
@@ -65,7 +65,8 @@ def _show_version(wanted: bool) -> None:
     "labelnoise embed photos/ --out features.npy\n\n"
     "labelnoise estimate features.npy labels.csv\n\n"
     "labelnoise suspects features.npy labels.csv --out suspects.csv\n\n"
-    "Exit status: 0 done, 1 input that cannot be worked with, 2 wrong usage, 130 interrupted."
+    "Exit status: 0 done, 1 input that cannot be worked with, 2 wrong usage, 3 a serious finding "
+    "with --strict, 130 interrupted."
 )
 def _labelnoise(
     version: Annotated[
@@ -86,6 +87,7 @@ _add(
     estimate,
     "estimate features.npy labels.npy",
     "estimate features.npy labels.csv:colour --out T.json --report report.html",
+    "estimate features.npy photos/",
     "estimate table.parquet table.parquet --groups table.parquet:annotator",
 )
 _add(
@@ -102,6 +104,7 @@ _add(
 _add(
     corrupt,
     "corrupt labels.npy --kind symmetric --rate 0.4 --out noisy.npy",
+    "corrupt photos/ --rate 0.2 --out noisy.csv",
     "corrupt labels.csv --kind instance --rate 0.4 --features features.npy --out noisy.csv",
 )
 _add(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.cli.terminal import progress, write_page
+from labelnoise.cli.terminal import progress
+from labelnoise.io.packages import explained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,9 @@ def demo(
 
     start = time.perf_counter()
     report = _report_on_digits(noise, rate, seed)
-    write_page(out, report.to_html())
+    with explained(f"Expected a folder to write to, but {out.parent} cannot be made one"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    report.save(out)
     console = Console(highlight=False)
     _print_report(console, report)
     console.print(f"\nTook {time.perf_counter() - start:.1f} s.")
@@ -187,7 +190,7 @@ def _print_report(console: Console, report: Report) -> None:
     findings = Table.grid(padding=(0, 2, 0, 0))
     for finding in report.findings:
         mark = "[green]ok[/]" if finding.ok else "[bold yellow]WARNING[/]"
-        findings.add_row(f"  {mark}", escape(finding.sentence))
+        findings.add_row(f"  {mark}", escape(finding.name), escape(finding.sentence))
     console.print(findings)
 
 

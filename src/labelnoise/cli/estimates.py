@@ -2,257 +2,231 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
+from labelnoise.cli.data import (
+    Classes,
+    Data,
+    Metric,
+    Nearness,
+    Neighbors,
+    Unlabeled,
+    read_data,
+    shown_examples,
+)
 from labelnoise.cli.terminal import (
     FeaturesFile,
     Json,
     LabelsFile,
     Quiet,
     Seed,
+    Strict,
+    end_strictly,
     print_json,
     progress,
+    write_all,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
+    from labelnoise.hoc import HOC
 
-    from labelnoise.files import Features, Labels
+_FEWEST_CHECKED = 100  # examples, for the closer checks to see something
+_NOTABLE = 0.25  # relative difference of two noise rates that is worth a sentence
 
-
-_FEWEST_CHECKED = 100  # examples, for a closer look to see something
-_NOTABLE = 0.25  # relative difference of two noise rates that calls for a word
-
-
-class Metric(StrEnum):
-    """Which examples are near."""
-
-    COSINE = "cosine"
-    EUCLIDEAN = "euclidean"
-
-
-class Search(StrEnum):
-    """How neighbours are found."""
-
-    AUTO = "auto"
-    EXACT = "exact"
-    APPROXIMATE = "approximate"
-
-
-Nearness = Annotated[Metric, Option(help="Which are near; euclidean for embedded tables.")]
-Neighbors = Annotated[int, Option(min=2, help="Near examples to look at: more for heavy noise.")]
-Classes = Annotated[
-    str | None, Option(metavar="A,B,...", help="All classes in order, if some may not occur.")
+Estimate = Annotated[Path | None, Option(help="All of it to .json, or T to .npy, .csv, .parquet.")]
+Page = Annotated[Path | None, Option(help="A page to look at, .html, or .json.")]
+Examples = Annotated[
+    Path | None, Option(help="The folder or texts that were embedded, for the report.")
 ]
-Unlabeled = Annotated[
-    str | None, Option(metavar="LABEL", help='What stands for "not labelled", such as -1.')
-]
-Out = Annotated[Path | None, Option(help="All of it to .json, or T to .npy, .csv, .parquet.")]
 Groups = Annotated[
     str | None,
     Option(metavar="FILE", help="Column group of FILE, or FILE:NAME: a T for each annotator."),
 ]
+Local = Annotated[bool, Option("--local", help="Also a T for each neighbourhood.")]
+Paper = Annotated[bool, Option("--paper", help="The paper's own procedure.")]
+Refine = Annotated[
+    bool,
+    Option(help="Tell classes that overlap from noise; not for features that saw the labels."),
+]
+Check = Annotated[
+    bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
+]
+Workers = Annotated[
+    str | None,
+    Option(
+        metavar="N|ADDRESS",
+        help="FEATURES are shards: N processes read them, or those of Dask's scheduler there.",
+    ),
+]
+Suspects = Annotated[Path, Option(help="Where the list goes, .csv or .parquet.")]
+Top = Annotated[int | None, Option(min=1, help="Only so many, the surest.")]
+Threshold = Annotated[float, Option(min=0, max=1, help="Only those as surely wrong.")]
 
 
 def estimate(
     features: FeaturesFile,
     labels: LabelsFile,
-    out: Out = None,
-    report: Annotated[Path | None, Option(help="A page to look at, .html, or .json.")] = None,
-    images: Annotated[Path | None, Option(help="The embedded folder, for the report.")] = None,
-    texts: Annotated[Path | None, Option(help="The embedded texts, for the report.")] = None,
+    out: Estimate = None,
+    report: Page = None,
+    examples: Examples = None,
     groups: Groups = None,
-    local: Annotated[bool, Option("--local", help="Also a T for each neighbourhood.")] = False,
-    paper: Annotated[bool, Option("--paper", help="The paper's own procedure.")] = False,
+    local: Local = False,
+    paper: Paper = False,
+    refine: Refine = True,
     classes: Classes = None,
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
-    neighbors: Neighbors = 2,
-    search: Annotated[
-        Search, Option(help="How neighbours are found; auto: exactly if it takes minutes.")
-    ] = Search.AUTO,
-    device: Annotated[
-        str, Option(help="Where the work is done: cpu, cuda, or auto, a GPU if it pays.")
-    ] = "auto",
-    check: Annotated[
-        bool, Option(help="Look closer at the assumptions, which takes longer than the rest.")
-    ] = True,
-    refine: Annotated[
-        bool,
-        Option(help="Tell classes that overlap from noise; not for features that saw the labels."),
-    ] = True,
-    scheduler: Annotated[
-        str | None,
-        Option(metavar="ADDRESS", help="FEATURES are shards, which Dask's workers there read."),
-    ] = None,
-    workers: Annotated[
-        int | None, Option(min=1, help="FEATURES are shards, which so many processes here read.")
-    ] = None,
-    centers: Annotated[
-        int | None, Option(min=1, help="Of shards, search so many random examples' neighbours.")
-    ] = None,
-    cells: Annotated[
-        str | None,
-        Option(metavar="FOLDER", help="Search shards faster, not exactly, in a copy put here."),
-    ] = None,
+    neighbors: Neighbors = None,
+    check: Check = True,
+    workers: Workers = None,
+    strict: Strict = False,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
-    sharded, nearly = bool(scheduler or workers), search == Search.APPROXIMATE
-    elsewhere = device not in ("auto", "cpu")
-    for one, other, both in (
-        ("--groups", "--local", groups and local),
-        ("--groups", "--paper", groups and paper),
-        ("--neighbors", "--local", neighbors > 2 and local),
-        ("--neighbors", "--paper", neighbors > 2 and paper),
-        ("--search approximate", "--groups or --local", nearly and (groups or local)),
-        ("--device", "--groups or --local", elsewhere and (groups or local)),
-        ("--scheduler", "--workers", scheduler and workers),
-        ("--scheduler or --workers", "--groups", sharded and groups),
-        ("--scheduler or --workers", "--local", sharded and local),
-        ("--scheduler or --workers", "--paper", sharded and paper),
-        ("--scheduler or --workers", "--images or --texts", sharded and (images or texts)),
-        ("--cells", "--search exact", cells and search == Search.EXACT),
-        ("Shards", "--search approximate: use --cells", nearly and sharded and not cells),
-        ("--centers", "--cells", centers and cells),
-    ):
-        if both:
-            raise BadParameter(f"{one} does not go with {other}")
-    if (centers or cells) and not sharded:
-        raise BadParameter("--centers and --cells need --scheduler or --workers")
-    if (images or texts) and not report:
-        raise BadParameter("--images and --texts need --report")
+    _expect_compatible(groups, local, paper, neighbors, workers, examples, report)
     start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
-        from labelnoise.files import check_output, read_labels, write_estimate
-
-        if out:
-            check_output(out, (".json", ".npy", ".csv", ".parquet"))
-        if report:
-            check_output(report, (".html", ".json"))
-        X, y, settings = _read(features, labels, classes, unlabeled, metric, sharded)
-        examples = _examples(X, images, texts)
-        named = None if groups is None else read_labels(groups, X, "group").array
+        _check_outputs(out, report, [features, labels, groups, examples], bool(workers))
+        data = read_data(features, labels, classes, unlabeled, metric, bool(workers))
+        shown = shown_examples(data.features, examples)
         show("reading", 1, 1)
-        from labelnoise import HOC, GroupHOC, LocalHOC
+        settings = {"refine": refine, "n_neighbors": neighbors or 2, "random_state": seed}
+        overall = est = _fit(data, paper, settings, workers, show)
+        if groups or local:
+            est = _fit_parts(data, groups, paper, settings, show)
+        if check and not (paper or workers) and len(data.y) > _FEWEST_CHECKED:
+            overall.diagnose(show)
 
-        est: Any
-        if local:
-            est = (LocalHOC.paper if paper else LocalHOC)(**settings, random_state=seed)
-            est.fit(X.array, y.array, progress=show)
-        elif named is not None:
-            show("fitting the groups", 0, 0)
-            est = GroupHOC(**settings, n_neighbors=neighbors)
-            est.fit(X.array, y.array, groups=named)
-            show("fitting the groups", 1, 1)
-        else:
-            settings |= {"n_neighbors": neighbors, "random_state": seed}
-            settings |= {"search": search.value, "device": device}
-            est = HOC.paper(**settings) if paper else HOC(refine=refine, **settings)
-            with _cluster(scheduler, workers):
-                rows: Any = X.array
-                if cells:
-                    from labelnoise.distributed import partition
-
-                    rows = partition(rows, cells, metric.value, progress=show)
-                weight = None if centers is None else _random_centers(centers, len(y.array), seed)
-                est.fit(rows, y.array, center_weight=weight, progress=show)
-            if check and not sharded and len(X.array) > _FEWEST_CHECKED:
-                est.diagnose(show)
-        if report:
-            show("judging the labels", 0, 0)
+        def write_report(path: Path) -> None:
             from labelnoise.report import report_of
 
-            plain = est
-            if local or named is not None:
-                plain = HOC(refine=False, n_neighbors=neighbors, **settings).fit(X.array, y.array)
-            listed = None if sharded else plain.suspects()
+            show("judging the labels", 0, 0)
             how = {"Data": f"{features}, {labels}", "Time": f"{time.perf_counter() - start:.1f} s"}
-            report_of(est, suspects=listed, how=how, **examples).save(report)
+            found = None if workers else overall.suspects()
+            report_of(est, suspects=found, how=how, **shown).save(path)
             show("judging the labels", 1, 1)
-    overall = getattr(est, "global_", est)
-    if out:
-        write_estimate(out, est)
+
+        from labelnoise.io.results import write_estimate
+
+        write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
     if as_json:
         print_json(_content(est))
-        return
+    else:
+        _print_estimate(est, overall, {"Estimate": out, "Report": report})
+    if strict:
+        end_strictly(overall.diagnostics_)
+
+
+def _expect_compatible(
+    groups: str | None,
+    local: bool,
+    paper: bool,
+    neighbors: int | None,
+    workers: str | None,
+    examples: Path | None,
+    report: Path | None,
+) -> None:
+    for one, other, both in (
+        ("--groups", "--local or --paper", groups and (local or paper)),
+        ("--neighbors", "--local or --paper", neighbors and (local or paper)),
+        ("--workers", "--groups, --local, --paper", workers and (groups or local or paper)),
+        ("--workers", "--examples", workers and examples),
+    ):
+        if both:
+            raise BadParameter(f"{one} does not go with {other}")
+    if examples and not report:
+        raise BadParameter("--examples needs --report, which shows them")
+
+
+def _check_outputs(
+    out: Path | None, report: Path | None, inputs: list[Any], in_shards: bool
+) -> None:
+    from labelnoise.io.outputs import check_outputs
+    from labelnoise.io.results import ESTIMATES
+
+    if in_shards:
+        from labelnoise.io.shards import local_files
+
+        inputs = [*inputs, *local_files(inputs[0]), *local_files(inputs[1])]
+    wanted: dict[Any, Any] = {}
+    for path, suffixes in ((out, ESTIMATES), (report, (".html", ".json"))):
+        if path in wanted:
+            raise BadParameter("--out and --report are one file")
+        if path is not None:
+            wanted[path] = suffixes
+    check_outputs(wanted, inputs)
+
+
+def _fit(data: Data, paper: bool, settings: dict[str, Any], workers: str | None, show: Any) -> HOC:
+    """One T of all data."""
+    from labelnoise.hoc import HOC
+
+    settings = data.settings | settings
+    if paper:
+        est = HOC.paper(**{name: settings[name] for name in settings if name != "refine"})
+    else:
+        est = HOC(**settings)
+    with _cluster(workers):
+        return est.fit(data.X, data.y, progress=show)
+
+
+def _fit_parts(
+    data: Data, groups: str | None, paper: bool, settings: dict[str, Any], show: Any
+) -> Any:
+    """A T for each group or neighbourhood."""
+    from labelnoise import GroupHOC, LocalHOC
+    from labelnoise.io.labels import read_labels
+
+    if groups is None:
+        make = LocalHOC.paper if paper else LocalHOC
+        local = make(**data.settings, random_state=settings["random_state"])
+        return local.fit(data.X, data.y, progress=show)
+    named = read_labels(groups, data.features, "group").array
+    show("fitting the groups", 0, 0)
+    est = GroupHOC(**data.settings, n_neighbors=settings["n_neighbors"])
+    est.fit(data.X, data.y, groups=named)
+    show("fitting the groups", 1, 1)
+    return est
+
+
+def _cluster(workers: str | None) -> AbstractContextManager[Any]:
+    """The workers that are asked for, where any are."""
+    if workers is None:
+        return nullcontext()
+    from labelnoise.distributed import local_cluster, remote_cluster
+
+    if workers.isdecimal() and int(workers):
+        return local_cluster(int(workers))
+    if "://" not in workers:
+        raise BadParameter(f"--workers is a number or an address as tcp://..., but it is {workers}")
+    return remote_cluster(workers)
+
+
+def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
     print(overall)
-    if local:
+    if hasattr(est, "members_"):
         from labelnoise.report.gather import local_spread
 
         print("\n  ".join(local_spread(est)))
-    elif named is not None:
+    elif est is not overall:
         print(est)
-    for what, path in (("Estimate", out), ("Report", report)):
+    for what, path in written.items():
         if path:
             print(f"{what}: {path}")
 
 
-def _random_centers(centers: int, n: int, seed: int) -> np.ndarray:
-    """1 for so many random examples, 0 for the others."""
-    import numpy as np
-
-    return np.random.default_rng(seed).permutation(n) < centers
-
-
-def _cluster(scheduler: str | None, workers: int | None) -> AbstractContextManager[Any]:
-    """The workers that are asked for, where any are."""
-    if not (scheduler or workers):
-        return nullcontext()
-    from labelnoise.distributed import local_cluster, remote_cluster
-
-    return remote_cluster(scheduler) if scheduler else local_cluster(workers or 1)
-
-
-def _read(
-    features: str,
-    labels: str,
-    classes: str | None,
-    unlabeled: str | None,
-    metric: Metric,
-    sharded: bool = False,
-) -> tuple[Features, Labels, dict[str, Any]]:
-    """Features and labels, and the settings of an estimator that depend on them."""
-    from labelnoise.files import Features, Labels, read_features, read_labels, typed
-
-    if sharded:
-        from labelnoise.shards import Shards, read_shard_labels
-
-        shards: Any = Shards(features)
-        X, y = Features(features, shards), Labels(read_shard_labels(labels, shards))
-    else:
-        X = read_features(features)
-        y = read_labels(labels, X)
-    if X.names is None and y.names is not None:
-        print(
-            f"Note: {features} has no names of its rows, so labels are matched by their order.",
-            file=sys.stderr,
-        )
-    words = isinstance(next((label for label in y.array.tolist() if label is not None), ""), str)
-    like = list if words else typed
-    settings = {
-        "metric": metric.value,
-        "classes": None if classes is None else like(classes.split(",")),
-        "unlabeled": None if unlabeled is None else like([unlabeled])[0],
-    }
-    return X, y, settings
-
-
 def _content(est: Any) -> dict[str, Any]:
     """What a reader of JSON wants of an estimate: not what belongs to single examples."""
-    content: dict[str, Any] = est._content()
+    content: dict[str, Any] = est.to_dict()
     for name in ("assignment", "members", "compared"):
         content.pop(name, None)
     if hasattr(est, "groups_"):
@@ -261,75 +235,40 @@ def _content(est: Any) -> dict[str, Any]:
     return content
 
 
-def _examples(X: Features, images: Path | None, texts: Path | None) -> dict[str, Any]:
-    """Names, images and texts of the rows, to be shown with the suspects."""
-    from labelnoise._errors import LabelNoiseError
-    from labelnoise.encoders import _find_texts, _inside
-
-    names = X.names or []
-    shown: dict[str, Any] = {"names": None if X.numbered else X.names}
-    if images is not None:
-        if X.names is None:
-            raise LabelNoiseError(
-                f"Expected features whose rows have the names of images, as labelnoise embed makes "
-                f"them, but {X.source} has none"
-            )
-        shown["images"] = _inside(images, names)
-        if not os.path.exists(shown["images"][0]):
-            raise LabelNoiseError(
-                f"Expected the images of {X.source} in {images}, but there is no {names[0]}"
-            )
-    if texts is not None:
-        found, rows = _find_texts(texts, None), range(len(X.array))
-        if len(found) != len(rows) + len(X.failed) * X.numbered:
-            raise LabelNoiseError(
-                f"Expected a text for each of the {len(rows)} rows of {X.source}, but {texts} has "
-                f"{len(found)}"
-            )
-        shown["texts"] = [found[int(names[row]) if X.numbered else row] for row in rows]
-    return shown
-
-
 def suspects(
     features: FeaturesFile,
     labels: LabelsFile,
-    out: Annotated[Path, Option(help="Where the list goes, .csv or .parquet.")],
-    top: Annotated[int | None, Option(min=1, help="Only so many, the surest.")] = None,
-    threshold: Annotated[float, Option(min=0, max=1, help="Only those as surely wrong.")] = 0.0,
+    out: Suspects,
+    top: Top = None,
+    threshold: Threshold = 0.0,
     classes: Classes = None,
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
-    neighbors: Neighbors = 2,
-    verified: Annotated[
-        str | None,
-        Option(metavar="FILE", help="Labels that were checked: a table of row or name, and label."),
-    ] = None,
+    neighbors: Neighbors = None,
+    strict: Strict = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """List the labels that are probably wrong, the surest first, with a better one for each.
 
-    They are as many as are expected to be wrong. A few hundred verified labels of random examples
-    correct the probabilities.
+    They are as many as are expected to be wrong.
     """
+    from labelnoise.io.outputs import check_outputs
+    from labelnoise.io.tables import write_table
+
     with progress(quiet) as show:
         show("reading", 0, 0)
-        from labelnoise.files import check_output, read_verified, write_table
-
-        check_output(out, (".csv", ".parquet"))
-        X, y, settings = _read(features, labels, classes, unlabeled, metric)
-        known = None if verified is None else read_verified(verified, X)
+        check_outputs({out: (".csv", ".parquet")}, [features, labels])
+        data = read_data(features, labels, classes, unlabeled, metric)
         show("reading", 1, 1)
-        from labelnoise.hoc import HOC
-
-        est = HOC(**settings, n_neighbors=neighbors).fit(X.array, y.array, progress=show)
+        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show)
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)
     kept = (found.probability >= threshold).nonzero()[0][:top]
     table: dict[str, Any] = {"row": found.index[kept]}
-    if X.names is not None:
-        table["name"] = [X.names[row] for row in table["row"]]
+    if (names := data.features.names) is not None:
+        table["name"] = [names[row] for row in table["row"]]
     table["given label"] = found.given[kept]
     table["suggested label"] = found.suggested[kept]
     table["probability wrong"] = found.probability[kept].round(4)
@@ -337,18 +276,22 @@ def suspects(
     if as_json:
         print_json({"expected_errors": found.expected_errors, "suspects": table})
     else:
-        if X.names is not None:
-            import numpy as np
-
-            found = replace(found, index=np.array(X.names)[found.index])
-        print(found)
-        expected = found.expected_errors / max(found.n_labels, 1)
-        if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
-            print(
-                f"(labelnoise estimate says {est.noise_rate_:.1%}: it tells wrong labels from "
-                f"classes that overlap by another model.)"
-            )
+        _print_suspects(found, est, names)
         print(f"Suspects: {out} ({len(kept):,} of them)")
+    if strict:
+        end_strictly(est.diagnostics_)
+
+
+def _print_suspects(found: Any, est: HOC, names: list[str] | None) -> None:
+    import numpy as np
+
+    print(found if names is None else replace(found, index=np.array(names)[found.index]))
+    expected = found.expected_errors / max(found.n_labels, 1)
+    if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
+        print(
+            f"(labelnoise estimate says {est.noise_rate_:.1%}: it tells wrong labels from classes "
+            f"that overlap by another model.)"
+        )
 
 
 def compare(

@@ -31,8 +31,8 @@ class Noise(StrEnum):
 Source = Annotated[
     Path,
     Argument(
-        help="A folder of images; a CSV file of paths, texts or table rows; a .txt file with a "
-        "text a line; a .npy file of images."
+        help="A folder of images; a table of paths, texts or rows (.csv, .parquet); a .txt file "
+        "with a text a line; a .npy file of images."
     ),
 ]
 Encoder = Annotated[
@@ -54,37 +54,40 @@ NoiseKind = Annotated[
 def embed(
     source: Source,
     out: Annotated[Path, Option(help="Where the features go, .npy.")],
-    kind: Annotated[Kind | None, Option(help="What is in a CSV file.")] = None,
+    kind: Annotated[Kind | None, Option(help="What is in a table.")] = None,
     encoder: Encoder = None,
-    column: Annotated[str | None, Option(help="The CSV column with paths or texts.")] = None,
-    root: Annotated[Path | None, Option(help="Where the paths of a CSV file start.")] = None,
+    column: Annotated[str | None, Option(help="The column with paths or texts.")] = None,
+    root: Annotated[Path | None, Option(help="Where the paths of a table start.")] = None,
     drop: Annotated[list[str] | None, Option(help="A table's column to leave out.")] = None,
-    batch_size: Annotated[int, Option(min=1, help="How many at once.")] = 32,
+    batch_size: Annotated[int | None, Option(min=1, help="How many at once.")] = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Turn images, texts or the rows of a table into features. After a kill, it continues."""
+    from labelnoise.io.tables import TABLES
+
     if kind is None:
-        if source.suffix == ".csv":
-            raise BadParameter("a CSV file needs --kind images, texts or table")
+        if source.suffix.lower() in TABLES:
+            raise BadParameter("a table needs --kind images, texts or table")
         kind = Kind.TEXTS if source.suffix == ".txt" else Kind.IMAGES
     with progress(quiet) as show:
         show("reading", 0, 0)
-        from labelnoise.encoders import embed_images, embed_table, embed_texts, names_file
-        from labelnoise.files import read_array
+        from labelnoise.io import embedding
+        from labelnoise.io.arrays import read_array
+        from labelnoise.io.outputs import check_outputs, names_file
 
-        how: dict[str, Any] = {"out": out}
-        if kind is not Kind.TABLE:
-            how |= {"column": column, "batch_size": batch_size, "device": device, "progress": show}
-            how |= {} if encoder is None else {"encoder": encoder}
+        check_outputs({out: (".npy",), names_file(out): (".csv",)}, [source])
+        how: dict[str, Any] = {"column": column, "device": device, "progress": show}
+        how |= {} if encoder is None else {"encoder": encoder}
+        how |= {} if batch_size is None else {"batch_size": batch_size}
         if kind is Kind.TABLE:
-            found = embed_table(source, drop=drop or (), **how)
+            found = embedding.embed_table(source, drop=drop or (), out=out)
         elif kind is Kind.TEXTS:
-            found = embed_texts(source, **how)
+            found = embedding.embed_texts(source, out=out, **how)
         elif source.suffix == ".npy":
-            found = embed_images(read_array(source, None, 4), **how)
+            found = embedding.embed_images(read_array(source, None, 4), out=out, **how)
         else:
-            found = embed_images(source, root=root, **how)
+            found = embedding.embed_images(source, root=root, out=out, **how)
     n, d = found.features.shape
     unit = {Kind.IMAGES: "images", Kind.TEXTS: "texts", Kind.TABLE: "rows"}[kind]
     print(f"{n:,} {unit} became {d} features each: {out}")
@@ -116,9 +119,11 @@ def corrupt(
             verb = "needs" if needed else "takes no"
             raise BadParameter(f"--kind {kind} {verb} {name}")
     from labelnoise import noise
-    from labelnoise.files import Labels, check_output, read_features, read_labels, write_labels
+    from labelnoise.io.features import read_features
+    from labelnoise.io.labels import read_labels, write_labels
+    from labelnoise.io.outputs import check_outputs
 
-    check_output(out, (".npy", ".csv", ".parquet"))
+    check_outputs({out: (".npy", ".csv", ".parquet")}, [labels, features, matrix])
     X = None if features is None else read_features(features)
     clean = read_labels(labels, X)
     if X is not None:
@@ -129,7 +134,7 @@ def corrupt(
     else:
         make = noise.pair_flip if kind is Noise.PAIR else noise.symmetric
         noisy = make(clean.array, rate or 0.0, random_state=seed)
-    write_labels(out, Labels(noisy.labels, clean.names))
+    write_labels(out, clean, noisy.labels)
     n, changed = len(noisy.labels), round(noisy.rate * len(noisy.labels))
     if as_json:
         kept = ("kind", "rate", "classes", "transition_matrix", "n_lowered")
@@ -142,8 +147,8 @@ def corrupt(
 
 def _matrix(path: Path) -> tuple[Any, Any]:
     """T of a file, and its classes where it says them."""
-    from labelnoise.files import read_features
     from labelnoise.hoc import HOC
+    from labelnoise.io.features import read_features
 
     if path.suffix.lower() == ".json":
         est = HOC.load(path)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._files import write_then_rename
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from labelnoise.diagnostics import Finding
+
+_SERIOUS_FINDING = 3  # status of --strict; 1 is bad input, 2 wrong usage
 
 _STAGES = {
     "reading": "Reading the data",
@@ -34,19 +40,21 @@ LabelsFile = Annotated[
     str,
     Argument(
         metavar="LABELS",
-        help="Labels in one of the same formats. Of a table: the column label, or labels.csv:NAME; "
-        "matched by name where the features have names.",
+        help="Labels in one of the same formats: of a table the column label, or labels.csv:NAME, "
+        "matched by name if the features have names. Or a folder of images, with a folder for "
+        "each class.",
     ),
 ]
 Seed = Annotated[int, Option(min=0, help="Makes what is random repeatable.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
+Strict = Annotated[bool, Option("--strict", help="End with status 3 if a serious finding stands.")]
 
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Give what shows (stage, done, total) on the terminal, if there is one; total 0: not known.
+    """Give a function that shows (stage, done, total) on a terminal; total 0: not known.
 
     Warnings of an estimator are not shown meanwhile: its findings say the same.
     """
@@ -77,21 +85,25 @@ def print_json(content: dict[str, Any]) -> None:
     print(json.dumps(content, indent=1, default=lambda value: value.tolist()))
 
 
-def write_page(path: Path, page: str) -> None:
-    """Write the page, and the folders it goes to; all or nothing."""
-    new: list[Path] = []
-    try:
-        new = [folder for folder in path.parents if not folder.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with write_then_rename(path) as file:
-            file.write(page.encode())
-    except BaseException as error:
-        for folder in new:
-            with suppress(OSError):
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise LabelNoiseError(
-                f"Expected a folder to write to, but {path.parent} cannot be made one: "
-                f"{error.strerror}"
-            ) from error
-        raise
+def write_all(results: Iterable[tuple[Path | None, Callable[[Path], object]]]) -> list[Path]:
+    """Write each result that has a path: one that fails does not keep the others from theirs."""
+    written, failures = [], []
+    for path, write in results:
+        if path is None:
+            continue
+        try:
+            write(path)
+            written.append(path)
+        except (LabelNoiseError, OSError) as error:
+            failures.append(error)
+    if failures:
+        for path in written:
+            print(f"Written: {path}", file=sys.stderr)
+        raise failures[0]
+    return written
+
+
+def end_strictly(findings: Iterable[Finding]) -> None:
+    """End with the status of --strict if a finding is serious."""
+    if any(finding.severity == "serious" for finding in findings):
+        raise Exit(_SERIOUS_FINDING)

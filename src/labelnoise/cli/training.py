@@ -17,7 +17,7 @@ from labelnoise.cli.terminal import Device, Json, Quiet, Seed, print_json, progr
 if TYPE_CHECKING:
     import numpy as np
 
-    from labelnoise.datasets import ImageData
+    from labelnoise.io.images import ImageData
 
 Data = Annotated[
     str,
@@ -124,7 +124,7 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
 
 
 def _load(data: str, root: Path | None, labels: str | None) -> ImageData:
-    from labelnoise.datasets import load, load_folder
+    from labelnoise.io.datasets import load, load_folder
 
     if labels is not None and os.path.isdir(data):
         test = Path(data, "test.csv")
@@ -134,7 +134,7 @@ def _load(data: str, root: Path | None, labels: str | None) -> ImageData:
 
 def _features(source: str, images: ImageData, folder: str) -> np.ndarray:
     """Features in the order of the training images: by path where both have them."""
-    from labelnoise.files import read_features
+    from labelnoise.io.features import read_features
 
     features = read_features(source)
     if not images.train.paths or features.names is None or features.numbered:

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import labelnoise
-from labelnoise.encoders import _module
+from labelnoise.io.packages import package
 from labelnoise.report.data import (
     Report,
     Suspect,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from labelnoise.local import LocalHOC
     from labelnoise.suspects import Suspects
 
-_IMAGES_EXTRA = '"labelnoise[images]"'
 _MOST_SUSPECTS = 300
 _MOST_CHARACTERS = 400  # of a text
 _THUMBNAIL = 96  # pixels
@@ -159,7 +158,7 @@ def _shortened(text: str) -> str:
 
 def _thumbnail(image: Any) -> str | None:
     """A small picture as a data URI; None of a file that cannot be read as one."""
-    Image, ImageOps = (_module(f"PIL.{name}", _IMAGES_EXTRA) for name in ("Image", "ImageOps"))
+    Image, ImageOps = (package(f"PIL.{name}", "images") for name in ("Image", "ImageOps"))
     try:
         with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as full:
             picture = ImageOps.exif_transpose(full).convert("RGB")

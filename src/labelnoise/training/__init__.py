@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.datasets import ImageData
+from labelnoise.io.images import ImageData
 from labelnoise.training.engine import Objective, OnEpoch, Progress, Run
 from labelnoise.training.methods import METHODS, Method, method_named
 from labelnoise.training.networks import NETWORKS, Network, build_network, check_network
@@ -96,7 +96,7 @@ def train(
     Parameters
     ----------
     data : ImageData
-        From `labelnoise.datasets`. Its clean training labels are never looked at.
+        From `labelnoise.io.datasets`. Its clean training labels are never looked at.
     method : str or Method
         One of `METHODS`, or a `Method` with settings of your own.
     plan : str or Plan

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelnoise.datasets import Images
+from labelnoise.io.images import Images
 
 _PADDING = 1 / 8  # of a small image's height, on all sides; it is cropped inside at random
 _SHORT_SIDE, _CROP = 256, 224  # of a large image

@@ -17,8 +17,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._files import write_then_rename
-from labelnoise.datasets import ImageData, balanced_batches
+from labelnoise.io.atomic import write_then_rename
+from labelnoise.io.images import ImageData
+from labelnoise.training.balance import balanced_batches
 from labelnoise.training.batches import BatchSource, batch_source
 from labelnoise.training.networks import Network, build_network
 from labelnoise.training.schedules import Plan, Schedule

@@ -10,10 +10,10 @@ import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.baselines import anchor_points
-from labelnoise.datasets import balanced_batches
 from labelnoise.hoc import HOC
 from labelnoise.local import LocalHOC
 from labelnoise.losses import DMILoss, ForwardLoss, GCELoss, ReweightLoss
+from labelnoise.training.balance import balanced_batches
 from labelnoise.training.engine import Run
 from labelnoise.training.objectives import (
     CORES,

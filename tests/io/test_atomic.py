@@ -5,7 +5,7 @@ import os
 import pytest
 
 from labelnoise import LabelNoiseError
-from labelnoise._files import write_then_rename
+from labelnoise.io.atomic import write_then_rename
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):

@@ -1,13 +1,10 @@
-"""Files appear under their name only when they are complete."""
+"""How much memory is free, so that a file that unpacks to more is refused."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from labelnoise._errors import LabelNoiseError
 
@@ -18,39 +15,8 @@ _CGROUP_FILES = (  # limit and use: version 2, version 1
 )
 
 
-@contextmanager
-def write_then_rename(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file to write to, and put it under its name when all went well.
-
-    Whatever goes wrong, an older file of that name stays as it was and nothing else is left.
-    """
-    path = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise LabelNoiseError(
-            f"Expected a folder that can be written to, but {path} cannot be written: "
-            f"{error.strerror}"
-        ) from error
-    try:
-        # mkstemp makes the file private; give it the rights that open() would have.
-        os.umask(mask := os.umask(0))
-        os.chmod(name, 0o666 & ~mask)
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError as error:
-        raise LabelNoiseError(
-            f"Expected to write {path}, but it failed: {error.strerror or error}"
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
 def expect_room(path: str | os.PathLike[str], n_bytes: int) -> None:
-    """Meet a file that unpacks to more than memory holds, before it is unpacked."""
+    """Refuse a file that unpacks to more than the free memory, before it is unpacked."""
     if n_bytes > (free := free_memory()):
         raise LabelNoiseError(
             f"Expected data that fit into the {free / 2**30:.1f} GiB of memory that are free, but "
@@ -59,13 +25,13 @@ def expect_room(path: str | os.PathLike[str], n_bytes: int) -> None:
 
 
 def _cached(group: Path) -> int:
-    """Bytes of files that a group keeps in memory, and gives up when others need it."""
+    """Bytes of file cache of a group, which the system frees when memory is short."""
     words = (group / "memory.stat").read_text().split()
     return sum(int(words[words.index(name) + 1]) for name in ("active_file", "inactive_file"))
 
 
 def free_memory() -> float:
-    """Bytes that this process may still use; infinity where the system does not tell."""
+    """Bytes that this process may still use; infinity where the system does not say."""
     found = [float("inf")]
     with suppress(OSError, ValueError, IndexError):
         line = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2]

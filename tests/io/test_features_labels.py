@@ -11,15 +11,10 @@ import torch
 from pyarrow import parquet
 
 from labelnoise import HOC, GroupHOC, LabelNoiseError
-from labelnoise.encoders import names_file
-from labelnoise.files import (
-    Labels,
-    read_features,
-    read_labels,
-    write_estimate,
-    write_labels,
-    write_table,
-)
+from labelnoise.io.features import read_features
+from labelnoise.io.labels import Labels, read_labels, write_labels
+from labelnoise.io.outputs import check_outputs, names_file
+from labelnoise.io.results import write_estimate
 from tests.conftest import clusters
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
@@ -128,8 +123,8 @@ def test_cells_become_labels(tmp_path, cells, expected):
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        (pyarrow.table({}), r"a table with columns, but .*x\.arrow has none"),
-        (pyarrow.table([[1.0], [2.0]], names=["a", "a"]), r".*x\.arrow has 'a' twice"),
+        (pyarrow.table({}), r"a table with columns, but .*x\.arrow has no columns"),
+        (pyarrow.table([[1.0], [2.0]], names=["a", "a"]), r".*x\.arrow has 'a' 2 times"),
     ],
 )
 def test_tables_without_columns_or_with_equal_names(tmp_path, read, table, problem):
@@ -171,12 +166,14 @@ def test_labels_of_numbered_rows_skip_the_failed(tmp_path):
         ("y.npy", "table of numbers"),
         ("both.npz:z", r"'z' in both.npz, but it has x \(4, 3\), y"),
         ("x.npy:z", "one array"),
-        ("table.csv:f0", "all columns"),
-        ("alone.csv", "could not convert|no features"),
+        ("table.csv:f0", "one column of lists"),
+        ("alone.csv", "'dog' in row 0 of column 'cat'"),
         ("lists.parquet:text", "one column of lists"),
-        ("words.csv", "neither a header nor all numbers"),
+        ("words.csv", "to be a header or all numbers"),
         ("ragged.csv", "cannot be read"),
-        ("empty.csv", "neither a header"),
+        ("empty.csv", "it is empty"),
+        ("header.csv", "there is no row"),
+        ("comma.csv", "'0,5' in row 1 of column 'a' is none: write a decimal point"),
         ("two.npz", "one array with 2 axes"),
         *((f"broken{end}", "cannot be read") for end in (".npy", ".npz", ".parquet", ".arrow")),
         *((f"broken{end}", "cannot be read") for end in (".safetensors", ".pt")),
@@ -190,6 +187,8 @@ def test_bad_features_are_one_sentence(files, source, problem):
     write_csv("words.csv", ["a.png", 0.5, 0.25])
     write_csv("ragged.csv", [1, 2], [3])
     (files / "empty.csv").touch()
+    write_csv("header.csv", ["a", "b"])
+    (files / "comma.csv").write_text("a;b\n1;2\n0,5;1\n")
     with pytest.raises(LabelNoiseError, match=problem) as caught:
         read_features(source)
     assert str(caught.value).startswith("Expected")
@@ -220,7 +219,7 @@ def test_pickles_are_never_opened(tmp_path, monkeypatch, end):
     [
         ("x.npy", r"shape is \(4, 3\)"),
         ("both.npz:note", r"shape is \(\)"),
-        ("nothing.csv", r"shape is \(0,\)"),
+        ("nothing.csv", "there is not one row"),
         ("table.csv:colour", "'colour' in table.csv, but it has path, f0"),
         ("numbers.csv", "a column 'label'"),
         ("header.csv", "5: if its first line is a header, name the column, as in header.csv:NAME"),
@@ -238,7 +237,8 @@ def test_bad_labels_are_one_sentence(files, source, problem):
 def test_labels_survive_a_file(tmp_path, end):
     """Labels that look like formulas are read as they were written, and safe in a spreadsheet."""
     path = tmp_path / f"y.{end}"
-    write_labels(path, Labels(np.array(["+", "-", "=1+1", "@x"]), NAMES))
+    given = np.array(["+", "-", "=1+1", "@x"])
+    write_labels(path, Labels(given, NAMES), given)
     assert read_labels(str(path)).array.tolist() == ["+", "-", "=1+1", "@x"]
     if end == "csv":
         cells = [line.split(",")[1] for line in path.read_text().splitlines()[1:]]
@@ -264,5 +264,5 @@ def test_unwritable_results_leave_nothing(tmp_path):
     """An unknown ending or a missing folder is met before anything is written."""
     for name in ("table.xlsx", "no/table.csv"):
         with pytest.raises(LabelNoiseError, match=r"Expected (to write|a folder)"):
-            write_table(tmp_path / name, {"a": [1]})
+            check_outputs({tmp_path / name: (".csv",)})
     assert list(tmp_path.iterdir()) == []

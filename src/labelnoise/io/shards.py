@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import re
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.encoders import _explained, _module
-from labelnoise.files import _NOT_FEATURES, ARRAYS, TABLES, read_labels
+from labelnoise.io.arrays import ARRAYS
+from labelnoise.io.features import NOT_FEATURES, flattened
+from labelnoise.io.labels import read_labels
+from labelnoise.io.packages import explained, package
+from labelnoise.io.tables import TABLES
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
-_DASK_EXTRA, _FORMATS_EXTRA = '"labelnoise[dask]"', '"labelnoise[formats]"'
 _PATTERN = re.compile(r"[*?\[]")
 _LOOKED_AT = 16  # shards at a time
 
@@ -122,7 +125,7 @@ class Piece:
 
     def read(self) -> np.ndarray:
         """Read the rows from the store."""
-        with _explained(f"Expected a shard of features, but {self.shard} cannot be read"):
+        with explained(f"Expected a shard of features, but {self.shard} cannot be read"):
             rows = _READERS[_suffix(self.shard)](self.shard, self.start, self.stop)
             if len(rows) != len(self):
                 raise ValueError("it is shorter than it was")
@@ -132,8 +135,8 @@ class Piece:
 def write_shard(name: str, parts: Sequence[Piece | np.ndarray]) -> None:
     """Write rows to an .npy of a store; of pieces, one at a time is in memory."""
     with (
-        _explained(f"Expected a place to write to, but {name} cannot be written"),
-        _module("fsspec", _DASK_EXTRA).open(name, "wb") as file,
+        explained(f"Expected a place to write to, but {name} cannot be written"),
+        package("fsspec", "dask").open(name, "wb") as file,
     ):
         for number, part in enumerate(parts):
             rows = part.read() if isinstance(part, Piece) else part
@@ -151,7 +154,7 @@ def read_shard_labels(source: str, shards: Shards | None = None) -> np.ndarray:
     Parameters
     ----------
     source : str
-        Files are read as `labelnoise.files.read_labels` says, and follow each other by their names:
+        Files are read by `labelnoise.io.labels.read_labels`, and follow each other by their names:
         ``"s3://bucket/labels-*.csv:colour"`` has a column colour in each.
     shards : Shards, optional
         What the labels belong to, row by row: there must be as many.
@@ -159,14 +162,14 @@ def read_shard_labels(source: str, shards: Shards | None = None) -> np.ndarray:
     files, colon, column = source.rpartition(":")
     if _suffix(files) not in (*ARRAYS, *TABLES):
         files, colon, column = source, "", ""
-    url_to_fs = _module("fsspec.core", _DASK_EXTRA).url_to_fs
+    url_to_fs = package("fsspec.core", "dask").url_to_fs
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for name in _find(files, (*ARRAYS, *TABLES), "labels"):
             store, path = url_to_fs(name)
             if not name.startswith("file://"):
                 local = os.path.join(folder, os.path.basename(path))
-                with _explained(f"Expected labels, but {name} cannot be read"):
+                with explained(f"Expected labels, but {name} cannot be read"):
                     store.get_file(path, local)
                 path = local
             found.append(np.array(read_labels(f"{path}{colon}{column}").array))
@@ -181,8 +184,8 @@ def read_shard_labels(source: str, shards: Shards | None = None) -> np.ndarray:
 
 def _find(source: str, suffixes: Sequence[str], what: str = "shards") -> list[str]:
     """Files of a pattern or a folder, or the one file, in order."""
-    url_to_fs = _module("fsspec.core", _DASK_EXTRA).url_to_fs
-    with _explained(f"Expected {what}, but {source} cannot be looked up"):
+    url_to_fs = package("fsspec.core", "dask").url_to_fs
+    with explained(f"Expected {what}, but {source} cannot be looked up"):
         files, path = url_to_fs(source)
         if files.isdir(path) and _suffix(path) not in suffixes:
             path = f"{path}/*"
@@ -203,13 +206,20 @@ def _find(source: str, suffixes: Sequence[str], what: str = "shards") -> list[st
     return named
 
 
+def local_files(source: str) -> list[str]:
+    """Files of shards, or of their labels, that are on this machine's disk."""
+    if re.match(r"\w+://", source):
+        return []
+    return [*glob.glob(source), *glob.glob(os.path.join(glob.escape(source), "*"))]
+
+
 def _suffix(name: str) -> str:
     return "." + name.rstrip("/").rpartition(".")[2].lower()
 
 
 def _describe(shard: str) -> tuple[int, int, np.dtype]:
     """Rows, columns and type."""
-    with _explained(f"Expected a shard of features, but {shard} cannot be read"):
+    with explained(f"Expected a shard of features, but {shard} cannot be read"):
         shape, dtype = _DESCRIBERS[_suffix(shard)](shard)
     if shape[:1] == (0,):
         return 0, 0, dtype
@@ -227,7 +237,7 @@ def is_number(dtype: np.dtype) -> bool:
 
 
 def _open(shard: str) -> Any:
-    return _module("fsspec", _DASK_EXTRA).open(shard, "rb")
+    return package("fsspec", "dask").open(shard, "rb")
 
 
 def _npy_header(file: Any) -> tuple[Sequence[int], np.dtype]:
@@ -258,12 +268,12 @@ def _read_npy(shard: str, start: int, stop: int) -> np.ndarray:
 
 def _parquet(file: Any) -> tuple[Any, list[str]]:
     """The file, and its columns that are features: one of lists, or all but names and labels."""
-    table = _module("pyarrow.parquet", _FORMATS_EXTRA).ParquetFile(file)
+    table = package("pyarrow.parquet", "formats").ParquetFile(file)
     schema = table.schema_arrow
     lists = [field.name for field in schema if "list<" in str(field.type)]
     if len(lists) > 1:
         raise ValueError(f"it has more than one column of lists: {', '.join(lists)}")
-    return table, lists or [name for name in schema.names if name.lower() not in _NOT_FEATURES]
+    return table, lists or [name for name in schema.names if name.lower() not in NOT_FEATURES]
 
 
 def _describe_parquet(shard: str) -> tuple[Sequence[int], np.dtype]:
@@ -290,19 +300,14 @@ def _read_parquet(shard: str, start: int, stop: int) -> np.ndarray:
 
 def _array(table: Any) -> np.ndarray:
     """Rows of a table or batch of Arrow."""
-    compute = _module("pyarrow.compute", _FORMATS_EXTRA)
     if "list<" not in str(table.schema.field(0).type):
         columns = [column.to_numpy(zero_copy_only=False) for column in table.columns]
         return np.column_stack(columns)
-    lists = table.column(0)
-    if lists.null_count or len(compute.list_value_length(lists).unique()) != 1:
-        raise ValueError(f"lists of {table.schema.names[0]} differ in length")
-    flat = compute.list_flatten(lists).to_numpy(zero_copy_only=False)
-    return flat.reshape(table.num_rows, -1)
+    return flattened(table.column(0), table.schema.names[0])
 
 
 def _zarr(shard: str) -> Any:
-    return _module("zarr", _DASK_EXTRA).open_array(shard, mode="r")
+    return package("zarr", "dask").open_array(shard, mode="r")
 
 
 def _describe_zarr(shard: str) -> tuple[Sequence[int], np.dtype]:

@@ -1,0 +1,1 @@
+"""Features, labels, images, texts and results in files; nothing that a file names is ever run."""

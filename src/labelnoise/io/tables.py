@@ -1,0 +1,260 @@
+"""Tables: CSV files and data frames, Parquet and Arrow files, as columns by name.
+
+Cells of a CSV file are texts until somebody asks for numbers or labels: one rule, whether pyarrow
+reads the file or, where it is not installed, Python's csv module.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from labelnoise._errors import LabelNoiseError
+from labelnoise.io.arrays import listed
+from labelnoise.io.atomic import write_then_rename
+from labelnoise.io.memory import expect_room
+from labelnoise.io.packages import explained, package
+
+TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+_TEXTS = (".csv", ".tsv")
+_SEPARATORS = ",;\t"
+_SAMPLE = 20  # lines that show which separator a file has
+_CELL_FACTOR = 12  # bytes of memory for one of a CSV file, as Python strings
+_LONGEST_ROW = 2**25  # bytes of a row of CSV
+
+# A spreadsheet runs a cell that begins with one of these signs, also as a full-width character.
+# It may cut a cell at a separator that is not this file's, and begin another one there.
+_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
+_FORMULA = re.compile(rf"(^|[;\t\r\n])(?='*[{_SIGNS}\t\r\n])")
+_DEFUSED = re.compile(rf"(^|[;\t\r\n])'(?='*[{_SIGNS}\t\r\n])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+Column = Sequence[Any] | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length."""
+
+    source: str
+    columns: dict[str, Any]
+    """A narwhals series, or a list of texts, by its name."""
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise LabelNoiseError(
+                f"Expected a table with columns, but {self.source} has no columns"
+            )
+
+    def cells(self, name: str) -> list[Any]:
+        """Give the values of a column as they are: texts, if it is a CSV file."""
+        column = self.columns[name]
+        if isinstance(column, list):
+            return column
+        cells = column.to_list()
+        return [undefused(cell) for cell in cells] if self.has_texts else cells
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether it is a CSV file, whose cells have no types."""
+        return self.source.lower().endswith(_TEXTS)
+
+    def labels(self, name: str) -> list[Any]:
+        """Give a column as labels, None where there is none."""
+        return typed(self.cells(name)) if self.has_texts else self.cells(name)
+
+    def column(self, *names: str) -> str:
+        """Give the first of these names that is a column."""
+        for name in names:
+            if name in self.columns:
+                return name
+        raise LabelNoiseError(
+            f"Expected a column {names[0]!r} in {self.source}, but it has {listed(self.columns)}: "
+            f"name one, as in {self.source}:{[*self.columns][-1]}"
+        )
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Give a column of numbers."""
+        if not self.has_texts:
+            series = self.columns[name]
+            if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+                raise LabelNoiseError(
+                    f"Expected columns of numbers, or one of lists, in {self.source}, but "
+                    f"{name!r} has {series.dtype}"
+                )
+            return np.asarray(series.to_numpy())
+        cells = self.cells(name)
+        try:
+            return np.array([float(cell) for cell in cells])
+        except ValueError:
+            row = next(i for i, cell in enumerate(cells) if not is_number(cell))
+            comma = ": write a decimal point" if is_number(cells[row].replace(",", ".")) else ""
+            raise LabelNoiseError(
+                f"Expected numbers in {self.source}, but {cells[row]!r} in row {row} of column "
+                f"{name!r} is none{comma}"
+            ) from None
+
+
+def read_table(source: str | os.PathLike[str], header: bool | None = True) -> Table:
+    """Read a table; of CSV without a header, columns are called 0, 1 and so on.
+
+    Parameters
+    ----------
+    header : bool, optional
+        Whether a CSV file has one. None: unless its first line is all numbers.
+    """
+    path = Path(source)
+    suffix = path.suffix.lower()
+    with explained(
+        f"Expected a {'CSV file in UTF-8' if suffix in _TEXTS else 'table'}, but {path}"
+        f" cannot be read"
+    ):
+        if suffix in _TEXTS:
+            return _read_csv(path, header)
+        table = _read_parquet(path) if suffix == ".parquet" else _read_arrow(path)
+        table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
+        return table_of(table, str(path))
+
+
+def table_of(frame: Any, source: str = "the data frame") -> Table:
+    """Take a data frame of pandas, polars, pyarrow or another library that narwhals knows."""
+    try:
+        data = nw.from_native(frame, eager_only=True)
+        names = [str(name) for name in data.columns]
+    except TypeError as error:
+        raise LabelNoiseError(f"Expected a data frame or a CSV file, but {error}") from error
+    except nw.exceptions.DuplicateError as error:
+        twice = str(error).partition("- ")[2].partition("\n")[0]
+        raise LabelNoiseError(
+            f"Expected columns with distinct names, but {source} has {twice}"
+        ) from error
+    return Table(source, dict(zip(names, data.iter_columns(), strict=True)), len(data))
+
+
+def _read_csv(path: Path, header: bool | None) -> Table:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        lines = [*itertools.islice(file, _SAMPLE)]
+        complete = not file.readline()
+    separator, first = _separator(lines, complete)
+    if not first:
+        raise ValueError("it is empty")
+    if header is None:
+        header = not all(map(is_number, first))
+    names = [cell.strip() for cell in first] if header else [str(i) for i in range(len(first))]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"it has two columns {twice[0]!r}")
+    expect_room(path, _CELL_FACTOR * os.path.getsize(path))
+    columns = (_pyarrow_columns if find_spec("pyarrow") else _csv_columns)(
+        path, separator, len(first), bool(header)
+    )
+    return Table(str(path), dict(zip(names, columns, strict=True)), len(columns[0]))
+
+
+def _separator(lines: list[str], complete: bool) -> tuple[str, list[str]]:
+    """The separator that gives these lines the most cells, as many in each; and the first row."""
+    best, rows = ",", [row for row in csv.reader(lines) if row]
+    for separator in _SEPARATORS:
+        others = [row for row in csv.reader(lines, delimiter=separator) if row]
+        # The last row of a longer file may be cut in the middle of a text of several lines.
+        widths = {len(row) for row in (others if complete else others[:-1])}
+        if len(widths) == 1 and widths.pop() > len(rows[0]):
+            best, rows = separator, others
+    return best, rows[0] if rows else []
+
+
+def _pyarrow_columns(path: Path, separator: str, width: int, header: bool) -> list[Any]:
+    arrow, reader = package("pyarrow", "formats"), package("pyarrow.csv", "formats")
+    names = [str(i) for i in range(width)]
+    table = reader.read_csv(
+        path,
+        reader.ReadOptions(column_names=names, block_size=_LONGEST_ROW),
+        reader.ParseOptions(delimiter=separator, newlines_in_values=True),
+        reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
+    )
+    return [*nw.from_native(table[int(header) :], eager_only=True).iter_columns()]
+
+
+def _csv_columns(path: Path, separator: str, width: int, header: bool) -> list[Any]:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
+    if ragged := [row for row in rows if len(row) != width]:
+        raise ValueError(f"Expected {width} columns, got {len(ragged[0])}: {ragged[0]}")
+    return [[undefused(row[i]) for row in rows[int(header) :]] for i in range(width)]
+
+
+def _read_parquet(path: Path) -> Any:
+    file = package("pyarrow.parquet", "formats").ParquetFile(path, memory_map=True)
+    expect_room(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
+    return file.read()
+
+
+def _read_arrow(path: Path) -> Any:
+    arrow = package("pyarrow", "formats")
+    source = arrow.memory_map(str(path))
+    try:
+        return arrow.ipc.open_file(source).read_all()
+    except arrow.ArrowInvalid:
+        source.seek(0)
+        return arrow.ipc.open_stream(source).read_all()
+
+
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:
+    """Write columns of one length to a .csv, .tsv or .parquet file."""
+    lists = {name: np.asarray(values, object).tolist() for name, values in columns.items()}
+    rows = zip(*lists.values(), strict=True)
+    with write_then_rename(path) as file:
+        if Path(path).suffix.lower() == ".parquet":
+            table = package("pyarrow", "formats").table(lists)
+            package("pyarrow.parquet", "formats").write_table(table, file)
+        else:
+            separator = "\t" if Path(path).suffix.lower() == ".tsv" else ","
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n", delimiter=separator)
+            writer.writerow([safe_cell(name) for name in lists])
+            writer.writerows([safe_cell(value) for value in row] for row in rows)
+            file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def safe_cell(value: Any) -> Any:
+    """Put an apostrophe where a spreadsheet would read a formula; `undefused` removes it."""
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return _FORMULA.sub(r"\1'", value)
+
+
+def undefused(cell: str) -> str:
+    """Give the text that `safe_cell` was given."""
+    return _DEFUSED.sub(r"\1", cell) if "'" in cell else cell
+
+
+def typed(cells: Iterable[str]) -> list[Any]:
+    """Cells as whole numbers, or as numbers, if all are; None where there is nothing."""
+    cells = [cell.strip() for cell in cells]
+    for kind in (int, float):
+        # 007 is no number: as one, it would lose its zeros.
+        with suppress(ValueError):
+            values = [kind(cell) if cell else None for cell in cells]
+            if all(not cell or str(v) == cell for v, cell in zip(values, cells, strict=True)):
+                return values
+    return [cell or None for cell in cells]
+
+
+def is_number(text: str) -> bool:
+    """Whether Python reads a text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
