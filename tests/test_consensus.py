@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from labelnoise import Consensus, LabelNoiseError
 from labelnoise.consensus import expected_consensus, independent_centres
+from labelnoise.neighbors import nearest_neighbors
 from tests.conftest import clusters, imbalanced_prior, random_matrix
 
 
@@ -215,3 +216,66 @@ def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
     taken = triples[chosen].ravel()
     assert len(set(taken.tolist())) == len(taken)
     assert np.isin(triples, taken).any(axis=1).all()
+
+
+def test_independent_triples_alone_are_counted(rng):
+    """The centres of E_3*: fewer, and no example is in two triples, unlabelled ones in none."""
+    X, y = clusters(3, 600, 0)
+    labels = np.where(rng.random(600) < 0.1, -1, y)
+    neighbors = nearest_neighbors(X, 2).indices
+    counted = Consensus.from_neighbors(labels, neighbors, 3, independent=True)
+    usable = (labels >= 0) & (labels[neighbors] >= 0).all(axis=1)
+    centres = independent_centres(neighbors, usable)
+    assert counted.n_centers == counted.weights.sum() == len(centres)
+    assert 600 / 9 < len(centres) <= 200
+    weight = np.isin(np.arange(600), centres).astype(float)
+    same = Consensus.from_neighbors(labels, neighbors, 3, center_weight=weight)
+    np.testing.assert_array_equal(counted.c3, same.c3)
+
+
+def test_the_papers_order_of_the_neighbours():
+    """c2 pairs a centre with its nearest neighbour, and c3 keeps which one is nearer."""
+    labels, neighbors = np.array([0, 1, 2, 1]), np.array([[2, 1], [0, 2], [3, 1], [2, 0]])
+    counted = Consensus.from_neighbors(labels, neighbors, 3, ordered=True)
+    c2, c3 = np.zeros((3, 3)), np.zeros((3, 3, 3))
+    for n, (one, two) in enumerate(neighbors):
+        c2[labels[n], labels[one]] += 0.25
+        c3[labels[n], labels[one], labels[two]] += 0.25
+    np.testing.assert_array_equal(counted.c2, c2)
+    np.testing.assert_array_equal(counted.c3, c3)
+    assert counted.c3_squared == (c3**2).sum()
+    plain = Consensus.from_neighbors(labels, neighbors, 3)
+    assert plain.c3_squared == pytest.approx((plain.c3**2).sum())
+    np.testing.assert_allclose(plain.sorted_triples()[1], counted.sorted_triples()[1])
+    assert (counted + counted).ordered
+    assert not (counted + plain).ordered
+
+
+def test_rounds_with_neighbours_in_all_data():
+    """The paper text's reading: centres in E, neighbours anywhere, so they are nearer."""
+    X, y = clusters(5, 800, 0, separation=0.7)
+    rng = np.random.default_rng(3)
+    times = np.zeros(800)
+    for _ in range(6):
+        times[rng.choice(800, 100, replace=False)] += 1
+    neighbors = nearest_neighbors(X, 2).indices
+    expected = Consensus.from_neighbors(y, neighbors, 5, center_weight=times, ordered=True)
+    how = {"n_rounds": 6, "sample_size": 100}
+    inside, anywhere = (
+        Consensus.from_rounds(X, y, 5, **how, neighbors_in=where, random_state=3)
+        for where in ("sample", "all")
+    )
+    np.testing.assert_allclose(anywhere.c3, expected.c3)
+    assert anywhere.n_centers == inside.n_centers == (times > 0).sum()
+    assert np.einsum("iii", anywhere.c3) > np.einsum("iii", inside.c3) + 0.05
+    with pytest.raises(LabelNoiseError, match="neighbors_in = 'E'"):
+        Consensus.from_rounds(X, y, 5, **how, neighbors_in="E")
+
+
+def test_the_order_survives_a_file(tmp_path):
+    """A saved consensus is read back, order and all."""
+    counted = Consensus.from_labels(np.array([[0, 1, 0], [1, 1, 0]]), 2, ordered=True)
+    counted.save(tmp_path / "c.npz")
+    again = Consensus.load(tmp_path / "c.npz")
+    assert again.ordered
+    np.testing.assert_array_equal(again.c3, counted.c3)
