@@ -256,7 +256,9 @@ def k1000() -> None:
     consensus = Consensus.from_labels(labels, K)
     triples, frequencies = consensus.sorted_triples()
     start = Fit(0.5 * np.eye(K) + 0.5 / K, np.ones(K) / K, "diagonal")
-    seconds, memory, fit = with_memory(lambda: by_em(SparseTriples(triples, frequencies, K), start, 30))
+    seconds, memory, fit = with_memory(
+        lambda: by_em(SparseTriples(triples, frequencies, K), start, 30)
+    )
     rows = [
         [
             "30 EM steps",

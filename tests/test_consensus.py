@@ -182,31 +182,6 @@ def test_bad_merge_and_weights(rng):
         Consensus.from_neighbors(labels[:3, 0], neighbors[:, :1], 2)
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_shard_is_taken_out_again(k, rng):
-    """What is left after a subtraction is what was there before the sum, triple by triple."""
-    labels = rng.integers(0, 4, 200)
-    neighbors = np.array([rng.choice(200, k, replace=False) for _ in range(200)])
-    first = Consensus.from_neighbors(labels, neighbors, 4, center_weight=np.arange(200.0) < 120)
-    second = Consensus.from_neighbors(labels, neighbors, 4, center_weight=np.arange(200.0) >= 120)
-    left = (first + second) - second
-    np.testing.assert_array_equal(left.triples, first.triples)
-    np.testing.assert_allclose(left.weights, first.weights)
-    assert left.n_centers == first.n_centers
-    assert len((first - first).weights) == 0
-
-
-def test_only_a_part_can_be_taken_out():
-    """A consensus that was never added is not subtracted."""
-    some, other = (
-        Consensus.from_labels(np.array([triple]), 3) for triple in ([0, 0, 1], [0, 1, 2])
-    )
-    with pytest.raises(LabelNoiseError, match="a triple would weigh -1"):
-        some - other
-    with pytest.raises(LabelNoiseError, match="same number of classes"):
-        some - Consensus.from_labels(np.array([[0, 0, 1]]), 2)
-
-
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))
 def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
     rng = np.random.default_rng(seed)

@@ -61,7 +61,7 @@ def test_clean_confusion_is_that_on_paper():
     T, C = random_matrix(3, rng), rng.dirichlet(np.ones(9)).reshape(3, 3)
     noisy = np.einsum("ij,ih->jh", T, C)
     np.testing.assert_allclose(clean_confusion(noisy, T), C)
-    with pytest.raises(LabelNoiseError, match="smallest singular value is .*merge"):
+    with pytest.raises(LabelNoiseError, match=r"smallest singular value is .*merge"):
         clean_confusion(noisy, np.full((3, 3), 1 / 3))
     with pytest.raises(LabelNoiseError, match="each of the 3 labels"):
         clean_confusion(noisy[:2], T)
@@ -85,7 +85,7 @@ def test_the_interval_covers_and_takes_in_the_error_of_T(n_of_T):
     """About 95% of the intervals hold the accuracy, with T known or estimated; not all do."""
     covered, rng = [], np.random.default_rng(0)
     for seed in range(150):
-        clean, predicted, noisy, T = noisy_test(1_500, seed)
+        _, predicted, noisy, T = noisy_test(1_500, seed)
         variance = None
         if n_of_T is not None:
             counts = np.array([rng.multinomial(n_of_T, row) for row in T])

@@ -191,13 +191,6 @@ def fit_soft(
     return _lbfgs(model, best, _STEPS, gradient, gain)
 
 
-def refit_soft(consensus: Consensus, start: SoftFit) -> SoftFit:
-    """Fit another consensus from where a fit ended, as precisely as its sampling error asks."""
-    model = SoftModel(consensus)
-    start = replace(start, T=interior(start.T), p=interior(start.p), S=interior(start.S), steps=0)
-    return _lbfgs(model, _em(model, start), _STEPS, 1e-9, _ROUGHLY / max(consensus.n_centers, 1))
-
-
 class SoftModel:
     """The likelihood of one consensus as a function of (T, p, M), M = S T."""
 
