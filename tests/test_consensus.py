@@ -254,3 +254,37 @@ def test_the_order_survives_a_file(tmp_path):
     again = Consensus.load(tmp_path / "c.npz")
     assert again.ordered
     np.testing.assert_array_equal(again.c3, counted.c3)
+
+
+def test_the_binary_example():
+    """The paper's 2, 4 and 8 equations for two classes with error rates e1 and e2."""
+    e1, e2, p1 = 0.2, 0.3, 0.6
+    T, p = np.array([[1 - e1, e1], [e2, 1 - e2]]), np.array([p1, 1 - p1])
+    c1, c2, c3 = expected_consensus(T, p)
+    assert c1[0] == pytest.approx(p1 * (1 - e1) + (1 - p1) * e2)
+    assert c1[1] == pytest.approx(p1 * e1 + (1 - p1) * (1 - e2))
+    assert c2[0, 0] == pytest.approx(p1 * (1 - e1) ** 2 + (1 - p1) * e2**2)
+    assert c2[0, 1] == c2[1, 0] == pytest.approx(p1 * (1 - e1) * e1 + (1 - p1) * e2 * (1 - e2))
+    assert c2[1, 1] == pytest.approx(p1 * e1**2 + (1 - p1) * (1 - e2) ** 2)
+    two_to_one = p1 * (1 - e1) ** 2 * e1 + (1 - p1) * e2**2 * (1 - e2)
+    one_to_two = p1 * (1 - e1) * e1**2 + (1 - p1) * e2 * (1 - e2) ** 2
+    np.testing.assert_allclose([c3[0, 0, 1], c3[0, 1, 0], c3[1, 0, 0]], two_to_one)
+    np.testing.assert_allclose([c3[0, 1, 1], c3[1, 0, 1], c3[1, 1, 0]], one_to_two)
+    assert c3[0, 0, 0] == pytest.approx(p1 * (1 - e1) ** 3 + (1 - p1) * e2**3)
+    assert c3[1, 1, 1] == pytest.approx(p1 * e1**3 + (1 - p1) * (1 - e2) ** 3)
+
+
+def test_the_consensus_equations_as_printed(rng):
+    """c2_r = (T o T_r)' p and c3_rs = (T o T_r o T_s)' p, with T_r = T S_r, for all r and s."""
+    K = 4
+    T, p = random_matrix(K, rng), imbalanced_prior(K, 3)
+    c1, c2, c3 = expected_consensus(T, p)
+    np.testing.assert_allclose(c1, T.T @ p)
+    i = np.arange(K)
+    for r in range(K):
+        S_r = np.eye(K)[:, (i + r) % K]  # columns e_(r+1), ..., e_K, e_1, ..., e_r
+        T_r = T @ S_r
+        np.testing.assert_allclose(c2[i, (i + r) % K], (T * T_r).T @ p)
+        for s in range(K):
+            T_s = T @ np.eye(K)[:, (i + s) % K]
+            np.testing.assert_allclose(c3[i, (i + r) % K, (i + s) % K], (T * T_r * T_s).T @ p)

@@ -99,6 +99,17 @@ def test_the_start_of_the_papers_text_stalls_at_100_classes():
     assert transition_error(found.transition_matrix, T) < 0.4
 
 
+def test_the_sparse_regulariser(rng):
+    """The public code's ln(p + eps) takes mass off classes that are not there."""
+    K = 5
+    T, p = symmetric_matrix(K, 0.3), np.array([0.6, 0.4, 0, 0, 0])
+    norms = Norms.of(sampled_consensus(T, p, 250, 0))
+    start = public_start(1, K, rng)
+    (plain,), (sparse,) = (descend(norms, start, 501, sparse=on)[1] for on in (False, True))
+    assert sparse[2:].sum() < 0.5 * plain[2:].sum()
+    assert sparse[:2].sum() > plain[:2].sum()
+
+
 def test_where_the_assumptions_end():
     """Two classes with both rates above one half come out mirrored; equal rows are singular."""
     T, p = np.array([[0.3, 0.7], [0.8, 0.2]]), np.array([0.4, 0.6])
