@@ -30,8 +30,9 @@ from labelnoise.noise import symmetric
 from labelnoise.scores import clean_accuracy, feasibility, true_transition_matrix
 from labelnoise.solvers import solve
 
-ROUNDS = 10  # the paper takes 50, which differs in nothing but time
-SAMPLE = 15_000
+ROUNDS = 10  # the paper takes 50 of 15,000 from 50,000
+SAMPLE = 6_000
+MOST = 20_000  # examples of a data set
 STEPS = 1501
 
 
@@ -47,7 +48,7 @@ def data() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
         X = np.load(where / "efficientnet_lite2_train.npy").astype(np.float32)
         sets["lite2, human"] = (X, clean, labels["train_human"].astype(int))
         sets["lite2, symmetric .4"] = (X, clean, symmetric(clean, 0.4, random_state=0).labels)
-    return sets
+    return {name: tuple(part[:MOST] for part in parts) for name, parts in sets.items()}
 
 
 def sample_of(n: int) -> int:
@@ -93,27 +94,27 @@ def procedures() -> None:
     for name, (X, clean, y) in data().items():
         K, size = int(clean.max()) + 1, sample_of(len(X))
         truth, how = true_transition_matrix(clean, y, K), {"n_rounds": ROUNDS, "sample_size": size}
-        begin = time.perf_counter()
+        begin = time.process_time()
         errors = [transition_error(public_procedure(X, y, K, 0), truth)]
-        seconds = [time.perf_counter() - begin]
+        seconds = [time.process_time() - begin]
         for est in (
             HOC.paper(**how, random_state=0),
             HOC.paper(**how, solver="paper-text", random_state=0),
             HOC.paper(**how, neighbors_in="all", random_state=0),
             HOC(refine=False),
         ):
-            begin = time.perf_counter()
+            begin = time.process_time()
             errors.append(transition_error(est.fit(X, y).transition_matrix_, truth))
-            seconds.append(time.perf_counter() - begin)
+            seconds.append(time.process_time() - begin)
         near = nearest_neighbors(X, 2).indices
         independent = Consensus.from_neighbors(y, near, K, independent=True)
         errors.append(transition_error(solve(independent).transition_matrix, truth))
         rows.append(
             [name, *(f"{error:.4f}" for error in errors), f"{abs(errors[1] - errors[0]):.4f}"]
         )
-        rows.append([f"{name}: seconds", *(f"{took:.1f}" for took in seconds), "", ""])
+        rows.append([f"{name}: CPU seconds", *(f"{took:.1f}" for took in seconds), "", ""])
     table(
-        f"Error of T, {ROUNDS} rounds",
+        f"Error of T, {ROUNDS} rounds of {SAMPLE:,} of {MOST:,} examples (digits: 1,198 of 1,797)",
         "data | public procedure | HOC.paper() | start K I - 1 1' | neighbours in all data | "
         "HOC(refine=False) | the same, E_3* alone | HOC.paper() - public",
         rows,
