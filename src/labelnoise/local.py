@@ -22,7 +22,7 @@ from labelnoise._labels import encode_labels
 from labelnoise.clean_class import transition_given
 from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.hoc import HOC, Progress
-from labelnoise.neighbors import METRICS, Points, nearest_neighbors
+from labelnoise.neighbors import METRICS, Points
 from labelnoise.parts import ManyMatrices
 from labelnoise.scores import transition_error, true_transition_matrix
 from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper
@@ -203,25 +203,25 @@ class LocalHOC(ManyMatrices):
         source = None if source is None else source[rows]
         est = self._global(classes)
         self.global_ = est.fit(X, classes[labels], sources=source, progress=progress)
-        if est.examples_.near is None:
-            near = nearest_neighbors(X, 2, self.metric).indices
-        else:
-            near = est.examples_.near.indices[:, :2]
-        inside = np.column_stack([np.arange(len(X)), near])
 
         rng = np.random.default_rng(self.random_state)
         points = Points(X, self.metric)
         members, nearer, first = self._cover(points, rng)
         which = np.repeat(np.arange(self.n_local), members.shape[1])
-        around, triples = inside[members], labels[inside[members]].reshape(-1, 3)
+        if self.n_rounds is None:
+            assert est.examples_ is not None
+            assert est.examples_.near is not None
+            near = est.examples_.near.indices[:, :2]
+            around = np.column_stack([np.arange(len(X)), near])[members]
+            triples = labels[around].reshape(-1, 3)
+        else:
+            around, which, triples = self._rounds(points, members, labels, rng)
         if est.clean_class_ is not None:
             known, own = est.clean_class_.posterior[members.ravel()], labels[members.ravel()]
             found = transition_given(known, own, est.transition_matrix_, which, self.n_local)
             T, p = found.transition_matrices, found.mass / members.shape[1]
             self.transition_matrices_ = T
         else:
-            if self.n_rounds is not None:
-                around, which, triples = self._rounds(points, members, labels, rng)
             T, p = self._solve(which, triples, K, rng)
             self.transition_matrices_ = blend(T, p, est.transition_matrix_, self.zeta)
         self.classes_, self.class_priors_ = classes, p
@@ -243,7 +243,8 @@ class LocalHOC(ManyMatrices):
         """The estimate of all data: `HOC.paper` where the paper's procedure is asked for."""
         if self.n_rounds is not None and self.solver == "paper":
             return HOC.paper(metric=self.metric, classes=classes, random_state=self.random_state)
-        return HOC(refine=self.refine, metric=self.metric, classes=classes)
+        refine = self.refine and self.n_rounds is None
+        return HOC(refine=refine, metric=self.metric, classes=classes)
 
     def transition_for(self, index: Any) -> np.ndarray:
         """Give the T of an example, (K, K), or of several, (n, K, K), by row number.
