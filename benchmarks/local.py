@@ -1,111 +1,150 @@
-"""Local transition matrices: how far off, how long, and when they do not help.
+"""Local transition matrices: how far off they are, how long they take, and when they do not help.
 
 Errors are scored as the paper scores them (its appendix figure): the truth of a local data set
 is counted from its members and blended with the global truth as the estimate is. "global T"
-scores the one global estimate against the same local truths: what going local has to beat.
-Real data where LABELNOISE_DATA names a folder that has them, synthetic clusters else.
+scores the one global estimate against the same local truths: local matrices must be nearer than
+it to be of use. Real data where LABELNOISE_DATA names a folder that has them, clusters else.
 
     python benchmarks/local.py
+
+Its last results are in benchmarks/results/local.md. It draws the paper's picture of local errors
+to docs/images/local-errors.svg where matplotlib is installed.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import time
 import warnings
+from datetime import date
 from pathlib import Path
 
 import numpy as np
+from tables import table
 
-from labelnoise import HOC, Consensus, LabelNoiseWarning, LocalHOC, transition_error
+from labelnoise import HOC, LabelNoiseWarning, LocalHOC, transition_error
 from labelnoise.local import local_errors
 from labelnoise.noise import instance_dependent, symmetric
 from labelnoise.scores import true_transition_matrix
-from labelnoise.solvers import solve
-from labelnoise.solvers.batch import Batch, solve_batch
+
+FOLDER = os.environ.get("LABELNOISE_DATA")
+PICTURE = Path(__file__).parent.parent / "docs/images/local-errors.svg"
+N_CLUSTERED = 50_000
+MOST = 20_000  # examples for the errors
+SEPARATION = 1.2  # of clusters, in standard deviations by feature
+
+
+def clustered(K: int, clean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Features made for clean labels: a Gaussian cluster for each class."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(0, K, N_CLUSTERED) if clean is None else clean
+    centres = SEPARATION * rng.standard_normal((K, 64))
+    return (centres[clean] + rng.standard_normal((len(clean), 64))).astype(np.float32), clean
 
 
 def data() -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray]]:
     """Features by name, clean labels, noisy labels by name."""
-    folder = os.environ.get("LABELNOISE_DATA")
-    if folder:
-        where = Path(folder, "cifar10")
+    if FOLDER:
+        where = Path(FOLDER, "cifar10")
         features = {
             name: np.load(where / f"{name}_train.npy").astype(np.float32)
             for name in ("efficientnet_lite2", "resnet18_human_early")
         }
         labels = np.load(where / "cifar10.npz")
         clean = labels["train_clean"].astype(int)
-        noisy = {
-            "human": labels["train_human"].astype(int),
-            "CIFAR-10N worst": labels["train_cifar10n_worst"].astype(int),
-        }
+        noisy = {"human": labels["train_human"].astype(int)}
         first = features["efficientnet_lite2"]
     else:
-        rng = np.random.default_rng(0)
-        clean = rng.integers(0, 10, 20_000)
-        centres = 1.2 * rng.standard_normal((10, 64))
-        first = (centres[clean] + rng.standard_normal((20_000, 64))).astype(np.float32)
+        first, clean = clustered(10)
         features, noisy = {"clusters": first}, {}
-    noisy["instance-dependent .4"] = instance_dependent(first, clean, 0.4, random_state=0).labels
+    noisy["instance-dependent .4, scale unit"] = instance_dependent(
+        first, clean, 0.4, random_state=0
+    ).labels
     noisy["symmetric .4 (the same everywhere)"] = symmetric(clean, 0.4, random_state=0).labels
     return features, clean, noisy
 
 
+def hundred_classes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features made for CIFAR-100's classes, its clean labels and people's (or made) labels."""
+    if FOLDER:
+        labels = np.load(Path(FOLDER, "cifar100n_labels.npz"))
+        clean, noisy = labels["clean"].astype(int), labels["noisy"].astype(int)
+        return clustered(100, clean)[0], clean, noisy
+    X, clean = clustered(100)
+    return X, clean, symmetric(clean, 0.4, random_state=0).labels
+
+
+def spread(errors: np.ndarray) -> str:
+    return f"{errors.mean():.4f} ± {errors.std():.4f}"
+
+
 def accuracy() -> None:
     features, clean, noisy = data()
-    print("\n### Errors of 300 local matrices, K = 10, mean ± spread over the local data sets\n")
-    print("| features | labels | global error | likelihood | paper's settings | global T instead |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    features = {name: X[:MOST] for name, X in features.items()}
+    noisy, clean = {kind: y[:MOST] for kind, y in noisy.items()}, clean[:MOST]
+    truth = {kind: true_transition_matrix(clean, y, 10) for kind, y in noisy.items()}
+    rows, drawn = [], None
     for name, X in features.items():
         for kind, y in noisy.items():
-            cells = []
-            for est in (LocalHOC(random_state=0), LocalHOC.paper(random_state=0)):
-                est.fit(X, y)
-                errors = local_errors(est, clean, y)
-                cells.append(f"{errors.mean():.4f} ± {errors.std():.4f}")
+            begin = time.process_time()
+            found = [LocalHOC(random_state=0).fit(X, y), LocalHOC.paper(random_state=0).fit(X, y)]
+            overall = [transition_error(e.global_.transition_matrix_, truth[kind]) for e in found]
+            cells = [f"{value:.4f}" for value in overall]
+            cells += [spread(local_errors(est, clean, y)) for est in found]
+            cells += [f"{est.diagnostics_['coverage'].value:.1%}" for est in found[:1]]
+            cells += [f"{est.diagnostics_['noise clusterability'].value:.2f}" for est in found[:1]]
+            if drawn is None or (kind == "human" and name == "resnet18_human_early"):
+                drawn = local_errors(found[1], clean, y), overall[1]
+            est = found[0]
             est.transition_matrices_ = np.broadcast_to(
                 est.global_.transition_matrix_, est.transition_matrices_.shape
             )
-            errors = local_errors(est, clean, y)
-            cells.append(f"{errors.mean():.4f} ± {errors.std():.4f}")
-            overall = transition_error(
-                est.global_.transition_matrix_, true_transition_matrix(clean, y, 10)
-            )
-            print(f"| {name} | {kind} | {overall:.4f} | " + " | ".join(cells) + " |", flush=True)
-    print("\nThe paper, on its own features, human labels: global .0970, local .1103 ± .0278.")
-
-
-def speed() -> None:
-    features, _, noisy = data()
-    X, y = next(iter(features.values())), next(iter(noisy.values()))
-    begin = time.perf_counter()
-    est = LocalHOC(random_state=0).fit(X, y)
-    fit = time.perf_counter() - begin
-    triples = np.random.default_rng(0).integers(0, 10, (300 * 251, 3))
-    which = np.repeat(np.arange(300), 251)
-    begin = time.perf_counter()
-    solve_batch(
-        Batch(which, triples, 300, 10), est.global_.transition_matrix_, est.global_.class_prior_, 1
+            cells.insert(4, spread(local_errors(est, clean, y)))
+            rows.append([name, kind, *cells, f"{time.process_time() - begin:.0f}"])
+    table(
+        f"Errors of 300 local matrices, K = 10, {MOST:,} examples, mean ± spread over them",
+        "features | labels | global T | global T, paper | local, likelihood | local, paper | "
+        "global T instead | coverage | noise clusterability (1: chance) | CPU s",
+        rows,
     )
-    batched = time.perf_counter() - begin
-    begin = time.perf_counter()
-    for number in range(10):
-        solve(Consensus.from_labels(triples[which == number], 10), "paper", random_state=0)
-    one_by_one = (time.perf_counter() - begin) * 30
-    print("\n### Solving 300 local problems of 251 triples, K = 10\n")
-    print("| what | seconds |")
-    print("| --- | --- |")
-    print(f"| all together, likelihood | {batched:.2f} |")
-    print(f"| one after another, this project's Adam (10 timed, times 30) | {one_by_one:.0f} |")
-    print(f"| ratio | {one_by_one / batched:.0f} |")
-    print(f"| LocalHOC().fit on {len(X):,} x {X.shape[1]}, neighbours and all | {fit:.1f} |")
-    begin = time.perf_counter()
-    HOC(refine=False).fit(X, y)
-    print(f"| HOC(refine=False).fit on the same | {time.perf_counter() - begin:.1f} |")
+    print("\nThe paper, on its own features, human labels: global .0970, local .1103 ± .0278.")
+    try:
+        from matplotlib import pyplot
+
+        from labelnoise.plots import plot_local_errors
+    except ImportError:
+        return
+    ax = pyplot.subplots(figsize=(5, 3), layout="constrained")[1]
+    plot_local_errors(*drawn, ax).figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def named_settings() -> None:
+    """Each named setting, from features to matrices."""
+    rows = []
+    ten = clustered(10)
+    for name, (X, clean, y) in {
+        "CIFAR-100N's labels, features made for them": hundred_classes(),
+        "clusters, symmetric .4": (*ten, symmetric(ten[1], 0.4, random_state=0).labels),
+    }.items():
+        K = int(clean.max()) + 1
+        named = "cifar100" if K == 100 else "cifar10"
+        for what, est in (
+            (f'LocalHOC.paper("{named}")', LocalHOC.paper(named, random_state=0)),
+            ("LocalHOC()", LocalHOC(random_state=0)),
+            ("HOC(refine=False)", HOC(refine=False)),
+        ):
+            begin = time.process_time()
+            est.fit(X, y)
+            took = time.process_time() - begin
+            held = "" if isinstance(est, HOC) else f"{est.diagnostics_['coverage'].value:.1%}"
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            rows.append([name, f"{len(X):,}", str(K), what, f"{took:.0f}", f"{peak:.1f}", held])
+    table("Named settings", "data | N | K | estimator | CPU seconds | GiB so far | coverage", rows)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", LabelNoiseWarning)
+    print(f"# Local transition matrices\n\n{date.today()}, {os.cpu_count()} cores, seed 0.")
     accuracy()
-    speed()
+    named_settings()

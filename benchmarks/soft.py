@@ -29,7 +29,7 @@ from labelnoise.diagnostics import overlap_of
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import pair_flip, symmetric
 from labelnoise.scores import true_transition_matrix
-from labelnoise.soft import check_ranks, check_soft, one_number, solve_soft
+from labelnoise.soft import check_soft, one_number, solve_soft
 from labelnoise.solvers import Solution, solve
 
 K = 10
@@ -200,16 +200,15 @@ def synthetic_errors() -> None:
     )
 
 
-def checks_of(case: tuple[str, int]) -> tuple[bool, bool, bool, float]:
+def checks_of(case: tuple[str, int]) -> tuple[bool, bool, float]:
     """Whether each check speaks, and the error of T, in one situation with one seed."""
     situation, seed = case
     T = noise_matrices()["symmetric .2"]
     rng = np.random.default_rng(1000 + seed)
-    near, far = (labelled(draw(rng, N), T, rng) for draw in SITUATIONS[situation])
+    near = labelled(SITUATIONS[situation][0](rng, N), T, rng)
     solution = solve_soft(near, "estimate")
     fit, told = check_soft(near, solution)
-    ranks = check_ranks(near, far)
-    return not fit.ok, told.ok, not ranks.ok, transition_error(solution.transition_matrix, T)
+    return not fit.ok, told.ok, transition_error(solution.transition_matrix, T)
 
 
 def firing() -> None:
@@ -222,8 +221,7 @@ def firing() -> None:
     table(
         f"How often the checks speak (symmetric .2, S estimated, {N:,} triples, "
         f"{FIRING_SEEDS} seeds)",
-        'neighbours | "does not fit" | "centre and neighbours differ" | '
-        '"T depends on how far neighbours are" | error of T',
+        'neighbours | "does not fit" | "centre and neighbours differ" | error of T',
         rows,
     )
 
@@ -259,7 +257,6 @@ def cifar10(folder: Path) -> None:
             overlap = overlap_of(indices[:, :2], labels, plain.transition_matrix, plain.class_prior)
             fit, told = check_soft(consensus, soft, overlap)
             far = Consensus.from_neighbors(labels, indices[:, FAR], K)
-            ranks = check_ranks(consensus, far, overlap)
             errors = errors_of(found, T)
             rows.append([features, noise, *least_in_bold(errors)])
             checks.append(
@@ -270,7 +267,6 @@ def cifar10(folder: Path) -> None:
                     f"{1 - soft.class_prior @ np.diag(soft.S):.3f}",
                     f"{fit.value:.1f} ({'fits' if fit.ok else 'does not'})",
                     f"{told.value:.1f} ({'differ' if told.ok else 'cannot tell'})",
-                    f"{ranks.value:.1f} ({'same' if ranks.ok else 'depends'})",
                 ]
             )
             four = (plain, soft, solve(far), solve_soft(far))
@@ -291,7 +287,7 @@ def cifar10(folder: Path) -> None:
     table(
         "What the checks say on CIFAR-10, where the assumption does not hold",
         "features | noise | true confusion of neighbours | estimated | misfit over sampling | "
-        "centre against neighbours, sd | near against far, sd",
+        "centre against neighbours, sd",
         checks,
     )
     table(

@@ -29,8 +29,9 @@ from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.scores import true_transition_matrix
 from labelnoise.solvers import solve
-from labelnoise.solvers.triples import SparseModel, draw_triples
-from labelnoise.solvers.likelihood import Fit, em
+from labelnoise.solvers.likelihood import by_em
+from labelnoise.solvers.search import Fit
+from labelnoise.solvers.triples import SparseTriples, draw_triples
 
 GIB = 2**30
 
@@ -254,8 +255,10 @@ def k1000() -> None:
     labels = draw_triples(T, np.ones(K) / K, n, rng)
     consensus = Consensus.from_labels(labels, K)
     triples, frequencies = consensus.sorted_triples()
-    start = Fit(0.5 * np.eye(K) + 0.5 / K, np.ones(K) / K, np.inf, "diagonal")
-    seconds, memory, fit = with_memory(lambda: em(SparseModel(triples, frequencies, K), start, 30))
+    start = Fit(0.5 * np.eye(K) + 0.5 / K, np.ones(K) / K, "diagonal")
+    seconds, memory, fit = with_memory(
+        lambda: by_em(SparseTriples(triples, frequencies, K), start, 30)
+    )
     rows = [
         [
             "30 EM steps",

@@ -465,3 +465,22 @@ def test_completion_knows_the_commands(run, monkeypatch):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
         assert run()[1].split() == [expected]
+
+
+def test_score_finds_the_accuracy_that_noisy_labels_hide(run, data):
+    """A sentence with both accuracies and an interval, a line for each class, or JSON."""
+    run("estimate", "x.npy", "y.npy", "--out", "T.json")
+    np.save("p.npy", data)  # predicts each class correctly
+    status, output, errors = run("score", "y.npy", "p.npy", "T.json")
+    assert (status, errors) == (0, "")
+    noisy, clean = re.match(r"(\d+\.\d)% on these labels; (\d+\.\d)% ", output).groups()
+    assert float(noisy) < 92
+    assert float(clean) > 97
+    assert "true cat: " in output
+    content = json.loads(run("score", "y.npy", "p.npy", "T.json", "--json")[1])
+    assert content["interval"][0] <= content["accuracy"] <= content["interval"][1]
+    assert content["includes_error_of_T"]
+    np.save("p.npy", np.full(len(data), "cow"))
+    status, _, errors = run("score", "y.npy", "p.npy", "T.json")
+    assert status == 1
+    assert "cow" in errors

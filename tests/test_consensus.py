@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from labelnoise import Consensus, LabelNoiseError
 from labelnoise.consensus import expected_consensus, independent_centres
+from labelnoise.neighbors import nearest_neighbors
 from tests.conftest import clusters, imbalanced_prior, random_matrix
 
 
@@ -181,31 +182,6 @@ def test_bad_merge_and_weights(rng):
         Consensus.from_neighbors(labels[:3, 0], neighbors[:, :1], 2)
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_shard_is_taken_out_again(k, rng):
-    """What is left after a subtraction is what was there before the sum, triple by triple."""
-    labels = rng.integers(0, 4, 200)
-    neighbors = np.array([rng.choice(200, k, replace=False) for _ in range(200)])
-    first = Consensus.from_neighbors(labels, neighbors, 4, center_weight=np.arange(200.0) < 120)
-    second = Consensus.from_neighbors(labels, neighbors, 4, center_weight=np.arange(200.0) >= 120)
-    left = (first + second) - second
-    np.testing.assert_array_equal(left.triples, first.triples)
-    np.testing.assert_allclose(left.weights, first.weights)
-    assert left.n_centers == first.n_centers
-    assert len((first - first).weights) == 0
-
-
-def test_only_a_part_can_be_taken_out():
-    """A consensus that was never added is not subtracted."""
-    some, other = (
-        Consensus.from_labels(np.array([triple]), 3) for triple in ([0, 0, 1], [0, 1, 2])
-    )
-    with pytest.raises(LabelNoiseError, match="a triple would weigh -1"):
-        some - other
-    with pytest.raises(LabelNoiseError, match="same number of classes"):
-        some - Consensus.from_labels(np.array([[0, 0, 1]]), 2)
-
-
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))
 def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
     rng = np.random.default_rng(seed)
@@ -215,3 +191,100 @@ def test_non_overlapping_triples_share_nothing_and_leave_no_room(n, seed):
     taken = triples[chosen].ravel()
     assert len(set(taken.tolist())) == len(taken)
     assert np.isin(triples, taken).any(axis=1).all()
+
+
+def test_independent_triples_alone_are_counted(rng):
+    """The centres of E_3*: fewer, and no example is in two triples, unlabelled ones in none."""
+    X, y = clusters(3, 600, 0)
+    labels = np.where(rng.random(600) < 0.1, -1, y)
+    neighbors = nearest_neighbors(X, 2).indices
+    counted = Consensus.from_neighbors(labels, neighbors, 3, independent=True)
+    usable = (labels >= 0) & (labels[neighbors] >= 0).all(axis=1)
+    centres = independent_centres(neighbors, usable)
+    assert counted.n_centers == counted.weights.sum() == len(centres)
+    assert 600 / 9 < len(centres) <= 200
+    weight = np.isin(np.arange(600), centres).astype(float)
+    same = Consensus.from_neighbors(labels, neighbors, 3, center_weight=weight)
+    np.testing.assert_array_equal(counted.c3, same.c3)
+
+
+def test_the_papers_order_of_the_neighbours():
+    """c2 pairs a centre with its nearest neighbour, and c3 keeps which one is nearer."""
+    labels, neighbors = np.array([0, 1, 2, 1]), np.array([[2, 1], [0, 2], [3, 1], [2, 0]])
+    counted = Consensus.from_neighbors(labels, neighbors, 3, ordered=True)
+    c2, c3 = np.zeros((3, 3)), np.zeros((3, 3, 3))
+    for n, (one, two) in enumerate(neighbors):
+        c2[labels[n], labels[one]] += 0.25
+        c3[labels[n], labels[one], labels[two]] += 0.25
+    np.testing.assert_array_equal(counted.c2, c2)
+    np.testing.assert_array_equal(counted.c3, c3)
+    assert counted.c3_squared == (c3**2).sum()
+    plain = Consensus.from_neighbors(labels, neighbors, 3)
+    assert plain.c3_squared == pytest.approx((plain.c3**2).sum())
+    np.testing.assert_allclose(plain.sorted_triples()[1], counted.sorted_triples()[1])
+    assert (counted + counted).ordered
+    assert not (counted + plain).ordered
+
+
+def test_rounds_with_neighbours_in_all_data():
+    """The paper text's reading: centres in E, neighbours anywhere, so they are nearer."""
+    X, y = clusters(5, 800, 0, separation=0.7)
+    rng = np.random.default_rng(3)
+    times = np.zeros(800)
+    for _ in range(6):
+        times[rng.choice(800, 100, replace=False)] += 1
+    neighbors = nearest_neighbors(X, 2).indices
+    expected = Consensus.from_neighbors(y, neighbors, 5, center_weight=times, ordered=True)
+    how = {"n_rounds": 6, "sample_size": 100}
+    inside, anywhere = (
+        Consensus.from_rounds(X, y, 5, **how, neighbors_in=where, random_state=3)
+        for where in ("sample", "all")
+    )
+    np.testing.assert_allclose(anywhere.c3, expected.c3)
+    assert anywhere.n_centers == inside.n_centers == (times > 0).sum()
+    assert np.einsum("iii", anywhere.c3) > np.einsum("iii", inside.c3) + 0.05
+    with pytest.raises(LabelNoiseError, match="neighbors_in = 'E'"):
+        Consensus.from_rounds(X, y, 5, **how, neighbors_in="E")
+
+
+def test_the_order_survives_a_file(tmp_path):
+    """A saved consensus is read back, order and all."""
+    counted = Consensus.from_labels(np.array([[0, 1, 0], [1, 1, 0]]), 2, ordered=True)
+    counted.save(tmp_path / "c.npz")
+    again = Consensus.load(tmp_path / "c.npz")
+    assert again.ordered
+    np.testing.assert_array_equal(again.c3, counted.c3)
+
+
+def test_the_binary_example():
+    """The paper's 2, 4 and 8 equations for two classes with error rates e1 and e2."""
+    e1, e2, p1 = 0.2, 0.3, 0.6
+    T, p = np.array([[1 - e1, e1], [e2, 1 - e2]]), np.array([p1, 1 - p1])
+    c1, c2, c3 = expected_consensus(T, p)
+    assert c1[0] == pytest.approx(p1 * (1 - e1) + (1 - p1) * e2)
+    assert c1[1] == pytest.approx(p1 * e1 + (1 - p1) * (1 - e2))
+    assert c2[0, 0] == pytest.approx(p1 * (1 - e1) ** 2 + (1 - p1) * e2**2)
+    assert c2[0, 1] == c2[1, 0] == pytest.approx(p1 * (1 - e1) * e1 + (1 - p1) * e2 * (1 - e2))
+    assert c2[1, 1] == pytest.approx(p1 * e1**2 + (1 - p1) * (1 - e2) ** 2)
+    two_to_one = p1 * (1 - e1) ** 2 * e1 + (1 - p1) * e2**2 * (1 - e2)
+    one_to_two = p1 * (1 - e1) * e1**2 + (1 - p1) * e2 * (1 - e2) ** 2
+    np.testing.assert_allclose([c3[0, 0, 1], c3[0, 1, 0], c3[1, 0, 0]], two_to_one)
+    np.testing.assert_allclose([c3[0, 1, 1], c3[1, 0, 1], c3[1, 1, 0]], one_to_two)
+    assert c3[0, 0, 0] == pytest.approx(p1 * (1 - e1) ** 3 + (1 - p1) * e2**3)
+    assert c3[1, 1, 1] == pytest.approx(p1 * e1**3 + (1 - p1) * (1 - e2) ** 3)
+
+
+def test_the_consensus_equations_as_printed(rng):
+    """c2_r = (T o T_r)' p and c3_rs = (T o T_r o T_s)' p, with T_r = T S_r, for all r and s."""
+    K = 4
+    T, p = random_matrix(K, rng), imbalanced_prior(K, 3)
+    c1, c2, c3 = expected_consensus(T, p)
+    np.testing.assert_allclose(c1, T.T @ p)
+    i = np.arange(K)
+    for r in range(K):
+        S_r = np.eye(K)[:, (i + r) % K]  # columns e_(r+1), ..., e_K, e_1, ..., e_r
+        T_r = T @ S_r
+        np.testing.assert_allclose(c2[i, (i + r) % K], (T * T_r).T @ p)
+        for s in range(K):
+            T_s = T @ np.eye(K)[:, (i + s) % K]
+            np.testing.assert_allclose(c3[i, (i + r) % K, (i + s) % K], (T * T_r * T_s).T @ p)

@@ -14,8 +14,9 @@ from labelnoise import (
     LocalHOC,
     transition_error,
 )
-from labelnoise.local import blend, local_errors
+from labelnoise.local import blend, check_local_conditions, local_errors
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.noise import symmetric
 from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper
 from labelnoise.solvers.paper import Norms
 from labelnoise.solvers.triples import DenseTriples, SparseTriples, draw_triples
@@ -309,3 +310,71 @@ def test_bad_settings(two_halves, settings, message):
     """The message has the rule and the value."""
     with pytest.raises(LabelNoiseError, match=message):
         LocalHOC(**settings).fit(two_halves[0], two_halves[2])
+
+
+def test_coverage_is_said(two_halves):
+    """How many examples no local data set holds, beside H and M."""
+    X, _, noisy = two_halves
+    est = LocalHOC(n_local=5, local_size=50, random_state=0).fit(X, noisy)
+    held = int((est.assignment_ >= 0).sum())
+    coverage = est.diagnostics_["coverage"]
+    assert coverage.value == held / 4000
+    assert f"(5, 50)-coverage: the local data sets hold {held} of 4,000" in str(est)
+    assert f"the other {4000 - held:,} take the global T" in coverage.sentence
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # one T does not explain it
+def test_noise_clusterability_is_tested(rng):
+    """Noise that is the same throughout passes; noise that a plane divides does not."""
+    X, y = clusters(5, 6000, 1, separation=6)
+    middle = np.array([np.median(X[y == k, 0]) for k in range(5)])[y]
+    other = (y + rng.integers(1, 5, 6000)) % 5
+    even, divided = (
+        np.where(rng.random(6000) < rate, other, y)
+        for rate in (0.25, np.where(X[:, 0] > middle, 0.5, 0.0))
+    )
+    settings = {"n_local": 30, "local_size": 800, "metric": "euclidean", "random_state": 0}
+    found = [
+        LocalHOC(**settings).fit(X, noisy).diagnostics_["noise clusterability"]
+        for noisy in (even, divided)
+    ]
+    assert found[0].ok
+    assert not found[1].ok
+    assert found[1].value > 3 * found[0].value
+    assert "use a smaller local_size" in found[1].sentence
+
+
+def test_local_conditions_of_corollary_1():
+    """Rows of the classes that are there must be independent, their maxima on the diagonal."""
+    T = np.stack([symmetric_matrix(3, 0.3)] * 4)
+    T[1, :2] = [0.45, 0.45, 0.1]
+    T[2, 0] = [0.3, 0.6, 0.1]
+    T[3, 0] = [0.3, 0.6, 0.1]
+    p = np.array([[0.4, 0.4, 0.2]] * 3 + [[0.001, 0.5, 0.499]])
+    finding = check_local_conditions(T, p, 250)
+    assert finding.value == 0.5
+    assert "in 2 of 4 local data sets" in finding.sentence
+
+
+def test_the_paper_blends_with_its_own_global_t(two_halves):
+    """LocalHOC.paper() takes the T of HOC.paper() for the rows that a local data set lacks."""
+    X, _, noisy = (part[:1500] for part in two_halves)
+    est = LocalHOC.paper(n_local=3, local_size=120, random_state=0).fit(X, noisy)
+    overall = HOC.paper(random_state=0).fit(X, noisy).transition_matrix_
+    np.testing.assert_array_equal(est.global_.transition_matrix_, overall)
+    np.testing.assert_array_equal(
+        est.transition_for(np.flatnonzero(est.assignment_ < 0)[0]), overall
+    )
+
+
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")  # few examples of each class
+@pytest.mark.parametrize("solver", ["likelihood", "paper"])
+def test_many_classes_take_the_sparse_form(solver):
+    """A few tiny sets of 60 classes: the work is that of the triples, not of all K^3."""
+    X, y = clusters(60, 1500, 0)
+    est = LocalHOC(n_local=4, local_size=20, solver=solver, random_state=0)
+    est.fit(X, symmetric(y, 0.2, classes=np.arange(60), random_state=0).labels)
+    np.testing.assert_allclose(est.transition_matrices_.sum(axis=2), 1)
+    triples = np.random.default_rng(0).integers(0, 60, (84, 3))
+    problems = LocalProblems(np.repeat(np.arange(4), 21), triples, 4, 60)
+    assert isinstance(problems.model, SparseTriples)

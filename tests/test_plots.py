@@ -8,7 +8,13 @@ import pytest
 
 from labelnoise import HOC, LabelNoiseError
 from labelnoise.noise import symmetric
-from labelnoise.plots import plot_agreement, plot_matrix, plot_noise_by_class, plot_prior
+from labelnoise.plots import (
+    plot_agreement,
+    plot_local_errors,
+    plot_matrix,
+    plot_noise_by_class,
+    plot_prior,
+)
 from labelnoise.report.data import short_percent
 from tests.conftest import clusters
 
@@ -72,6 +78,14 @@ def test_agreement(est, ax):
     plain = HOC().fit_consensus(est.consensus_)
     with pytest.raises(LabelNoiseError, match=r"call est\.diagnose\(\)"):
         plot_agreement(plain, ax)
+
+
+def test_local_errors(ax):
+    """A histogram of local errors, with their mean and the global error as lines."""
+    errors = np.array([0.1, 0.12, 0.14, 0.08])
+    plot_local_errors(errors, 0.097, ax)
+    assert sum(bar.get_height() for bar in ax.patches) == 4
+    assert [line.get_xdata()[0] for line in ax.lines] == [pytest.approx(0.11), 0.097]
 
 
 def test_new_axes_and_no_matplotlib(est, monkeypatch):

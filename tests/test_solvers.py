@@ -7,15 +7,16 @@ import pytest
 
 from labelnoise import Consensus, LabelNoiseError, transition_error
 from labelnoise.consensus import expected_consensus
-from labelnoise.diagnostics import check_fit
+from labelnoise.diagnostics import check_fit, check_solution
 from labelnoise.solvers import solve
 from labelnoise.solvers.likelihood import by_em
-from labelnoise.solvers.paper import Norms
+from labelnoise.solvers.paper import Norms, descend, public_start
 from labelnoise.solvers.rows import project_on_simplex
 from labelnoise.solvers.search import Fit, adam
 from labelnoise.solvers.triples import (
     DenseTriples,
     SparseTriples,
+    divergence_of_counts,
     draw_triples,
     model_of,
     sampling_divergence,
@@ -68,6 +69,57 @@ def test_paper_comes_close_on_an_exact_consensus(K):
     T, p = symmetric_matrix(K, 0.3), imbalanced_prior(K, 2)
     found = solve(Consensus.from_model(T, p), "paper", random_state=0)
     assert transition_error(found.transition_matrix, T) < 0.02
+
+
+@pytest.mark.parametrize("K", [2, 5])
+def test_paper_leaves_a_local_optimum(K, rng):
+    """With class priors of 1:20 the public code's start can end far off; another one does not."""
+    alone, errors = [], []
+    for _ in range(3):
+        T, p = random_matrix(K, rng), imbalanced_prior(K, 20)
+        exact = Consensus.from_model(T, p)
+        found = solve(exact, "paper", random_state=0)
+        errors.append(transition_error(found.transition_matrix, T))
+        only, _, _ = descend(Norms.of(exact), public_start(1, K, rng), 1501)
+        alone.append(transition_error(only[0], T))
+    assert max(errors) < 0.01
+    assert max(alone) > 0.05
+
+
+def test_the_start_of_the_papers_text_stalls_at_100_classes():
+    """K I - 1 1' comes close with few classes; with 100 it saturates, and T stays the identity."""
+    T, p = symmetric_matrix(5, 0.3), np.ones(5) / 5
+    exact = Consensus.from_model(T, p)
+    assert transition_error(solve(exact, "paper-text").transition_matrix, T) < 0.02
+    T, p = symmetric_matrix(100, 0.4), np.ones(100) / 100
+    exact = Consensus.from_model(T, p)
+    found = solve(exact, "paper-text", n_steps=20)
+    np.testing.assert_allclose(found.transition_matrix, np.eye(100), atol=1e-30)
+    found = solve(exact, "paper", n_steps=20, random_state=0)
+    assert transition_error(found.transition_matrix, T) < 0.4
+
+
+def test_the_sparse_regulariser(rng):
+    """The public code's ln(p + eps) takes mass off classes that are not there."""
+    K = 5
+    T, p = symmetric_matrix(K, 0.3), np.array([0.6, 0.4, 0, 0, 0])
+    norms = Norms.of(sampled_consensus(T, p, 250, 0))
+    start = public_start(1, K, rng)
+    (plain,), (sparse,) = (descend(norms, start, 501, sparse=on)[1] for on in (False, True))
+    assert sparse[2:].sum() < 0.5 * plain[2:].sum()
+    assert sparse[:2].sum() > plain[:2].sum()
+
+
+def test_where_the_assumptions_end():
+    """Two classes with both rates above one half come out mirrored; equal rows are singular."""
+    T, p = np.array([[0.3, 0.7], [0.8, 0.2]]), np.array([0.4, 0.6])
+    found = solve(Consensus.from_model(T, p))
+    np.testing.assert_allclose(found.transition_matrix, T[::-1], atol=1e-6)
+    np.testing.assert_allclose(found.class_prior, p[::-1], atol=1e-6)
+    T = np.array([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
+    exact = Consensus.from_model(T, np.ones(3) / 3, 1000)
+    findings = {f.name: f for f in check_solution(exact, solve(exact), np.arange(3))}
+    assert not findings["nonsingular"].ok
 
 
 @pytest.mark.parametrize("K", [2, 4])
@@ -275,6 +327,25 @@ def test_sampling_divergence_is_that_of_a_chi_square(rng):
     T, p = symmetric_matrix(3, 0.4), np.ones(3) / 3
     mean, _ = sampling_divergence(T, p, 100_000)
     assert mean == pytest.approx(9 / 2 / 100_000, rel=0.2)
+
+
+@pytest.mark.parametrize("n", [300, 10**9])
+def test_sampling_divergence_is_that_of_simulated_counts(n, rng):
+    """Mean and deviation agree with draws, few or very many; listed or drawn cells agree."""
+    T, p = random_matrix(8, rng), imbalanced_prior(8, 5)
+    exact = Consensus.from_model(T, p)
+    drawn = []
+    for _ in range(200):
+        counts = rng.multinomial(n, exact.frequencies).astype(float)
+        triples = Consensus(exact.triples, counts, 8, n).sorted_triples()
+        drawn.append(SparseTriples(*triples, 8).joint_and_divergence(T, p)[1])
+    mean, deviation = sampling_divergence(T, p, n)
+    assert mean == pytest.approx(np.mean(drawn), rel=0.03)
+    assert deviation == pytest.approx(np.std(drawn), rel=0.2)
+    _, chance = exact.sorted_triples()
+    cells = rng.choice(len(chance), 100_000, p=chance / chance.sum())
+    sampled = divergence_of_counts(chance[cells], np.full(100_000, 1e-5), n)
+    np.testing.assert_allclose(sampled, (mean, deviation), rtol=0.02)
 
 
 def test_projection_is_the_nearest_probability_vector(rng):

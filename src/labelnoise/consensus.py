@@ -20,7 +20,6 @@ from labelnoise.neighbors import Progress, nearest_neighbors
 
 ROUNDS_SEARCH = ("sample", "all")
 
-_ROUNDING = 1e-12  # relative to the largest weight: less is left over from sums
 _LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
 
 
@@ -28,7 +27,7 @@ _LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key belo
 class Consensus:
     """Distinct label triples with their weights.
 
-    ``Consensus + Consensus`` merges two shards, and ``-`` takes one out again.
+    ``Consensus + Consensus`` merges two shards.
 
     Parameters
     ----------
@@ -233,39 +232,21 @@ class Consensus:
         key, place = np.unique((centre * K + near[:, 0]) * K + near[:, 1], return_inverse=True)
         distinct = np.column_stack([key // K**2, key // K % K, key % K]).astype(np.int32)
         total = np.bincount(place.ravel(), weights=weights, minlength=len(key))
-        if len(weights) and weights.min() < 0:  # something was taken away
-            least = float(total.min())
-            if least < -_ROUNDING * weights.max() or n_centers < 0:
-                raise LabelNoiseError(
-                    f"Expected a consensus that is part of the one it is taken from, but a triple "
-                    f"would weigh {least:.3g}, around {n_centers} examples"
-                )
-            left = total > _ROUNDING * weights.max()
-            distinct, total = distinct[left], total[left]
         return cls(distinct, total, K, n_centers, ordered)
 
     def __add__(self, other: Consensus) -> Consensus:
         if not isinstance(other, Consensus):
             return NotImplemented
-        return self._joined(other, other.weights, other.n_centers)
-
-    def __sub__(self, other: Consensus) -> Consensus:
-        if not isinstance(other, Consensus):
-            return NotImplemented
-        return self._joined(other, -other.weights, -other.n_centers)
-
-    def _joined(self, other: Consensus, weights: np.ndarray, n_centers: int) -> Consensus:
         if self.n_classes != other.n_classes:
             raise LabelNoiseError(
                 f"Expected the same number of classes in both consensuses, but there are "
                 f"{self.n_classes} and {other.n_classes}"
             )
-        triples = np.concatenate([self.triples, other.triples])
         return self._of(
-            triples,
-            np.concatenate([self.weights, weights]),
+            np.concatenate([self.triples, other.triples]),
+            np.concatenate([self.weights, other.weights]),
             self.n_classes,
-            self.n_centers + n_centers,
+            self.n_centers + other.n_centers,
             self.ordered and other.ordered,
         )
 

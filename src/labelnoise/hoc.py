@@ -285,7 +285,9 @@ class HOC(FittedEstimate):
                 **self._how(),
             )
             indices = near.indices[:, : self.n_neighbors]
-            consensus = Consensus.from_neighbors(labels, indices, K, center_weight=weight)
+            consensus = Consensus.from_neighbors(
+                labels, indices, K, center_weight=weight, ordered=self.solver.startswith("paper")
+            )
         self.examples_ = Examples(X, labels, rows, near, source, weight)
         self._solve(consensus, classes, notes, stage("solving"))
         if near is not None and neighbors is None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.stats import binom, norm
+from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
 from labelnoise._errors import LabelNoiseError
@@ -23,10 +22,10 @@ from labelnoise._labels import encode_labels
 from labelnoise.clean_class import transition_given
 from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.hoc import HOC, Progress
-from labelnoise.neighbors import METRICS, Points, nearest_neighbors
+from labelnoise.neighbors import METRICS, Points
 from labelnoise.parts import ManyMatrices
 from labelnoise.scores import transition_error, true_transition_matrix
-from labelnoise.solvers.local import LocalProblems, half_priors, solve_local, solve_local_paper
+from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper
 
 _PAPER = {
     "cifar10": {
@@ -48,8 +47,8 @@ _PAPER = {
 }
 _SOLVERS = ("likelihood", "paper")
 _BATCH_BYTES = 2**28  # of the largest array that holds all problems solved together
-_SURE = 3.0  # standard errors between the inner and the outer half of a local data set
-_BY_CHANCE = 0.001  # that so many local data sets differ where none does
+_WIDENING = 1.25  # of the binomial variance, as triples share examples and classes are not known
+_BY_CHANCE = 0.001  # that halves of local data sets differ this much where T is the same
 _NEARLY_SINGULAR = 0.05
 _PRESENT = 10  # examples of a class in a local data set, for its row to be judged
 
@@ -204,25 +203,25 @@ class LocalHOC(ManyMatrices):
         source = None if source is None else source[rows]
         est = self._global(classes)
         self.global_ = est.fit(X, classes[labels], sources=source, progress=progress)
-        if est.examples_.near is None:
-            near = nearest_neighbors(X, 2, self.metric).indices
-        else:
-            near = est.examples_.near.indices[:, :2]
-        inside = np.column_stack([np.arange(len(X)), near])
 
         rng = np.random.default_rng(self.random_state)
         points = Points(X, self.metric)
         members, nearer, first = self._cover(points, rng)
         which = np.repeat(np.arange(self.n_local), members.shape[1])
-        around, triples = inside[members], labels[inside[members]].reshape(-1, 3)
+        if self.n_rounds is None:
+            assert est.examples_ is not None
+            assert est.examples_.near is not None
+            near = est.examples_.near.indices[:, :2]
+            around = np.column_stack([np.arange(len(X)), near])[members]
+            triples = labels[around].reshape(-1, 3)
+        else:
+            around, which, triples = self._rounds(points, members, labels, rng)
         if est.clean_class_ is not None:
             known, own = est.clean_class_.posterior[members.ravel()], labels[members.ravel()]
             found = transition_given(known, own, est.transition_matrix_, which, self.n_local)
             T, p = found.transition_matrices, found.mass / members.shape[1]
             self.transition_matrices_ = T
         else:
-            if self.n_rounds is not None:
-                around, which, triples = self._rounds(points, members, labels, rng)
             T, p = self._solve(which, triples, K, rng)
             self.transition_matrices_ = blend(T, p, est.transition_matrix_, self.zeta)
         self.classes_, self.class_priors_ = classes, p
@@ -233,7 +232,7 @@ class LocalHOC(ManyMatrices):
             (
                 *notes,
                 check_coverage(self.assignment_, self.n_local, self.local_size),
-                check_noise_clusterability(labels, around, nearer, T),
+                check_noise_clusterability(labels, around, nearer, T, p),
                 check_local_conditions(T, p, self.local_size),
             )
         )
@@ -244,7 +243,8 @@ class LocalHOC(ManyMatrices):
         """The estimate of all data: `HOC.paper` where the paper's procedure is asked for."""
         if self.n_rounds is not None and self.solver == "paper":
             return HOC.paper(metric=self.metric, classes=classes, random_state=self.random_state)
-        return HOC(refine=self.refine, metric=self.metric, classes=classes)
+        refine = self.refine and self.n_rounds is None
+        return HOC(refine=refine, metric=self.metric, classes=classes)
 
     def transition_for(self, index: Any) -> np.ndarray:
         """Give the T of an example, (K, K), or of several, (n, K, K), by row number.
@@ -391,14 +391,12 @@ def check_coverage(assignment: np.ndarray, n_local: int, local_size: int) -> Fin
 
 
 def check_noise_clusterability(
-    labels: np.ndarray, around: np.ndarray, nearer: np.ndarray, T: np.ndarray
+    labels: np.ndarray, around: np.ndarray, nearer: np.ndarray, T: np.ndarray, p: np.ndarray
 ) -> Finding:
     """Whether T is the same throughout each local data set: M-NN noise clusterability.
 
-    The labels of a member's two neighbours predict its class. If T is the same throughout, its
-    own label is right as often as that predicts, in the inner and in the outer half of the
-    local data set. The difference of the halves is compared with its standard error, which
-    counts pairs of triples that share an example.
+    T is estimated again from the half of the members that is nearer to the centre, and from the
+    other half. How often labels of the most frequent class are right is compared between them.
 
     Parameters
     ----------
@@ -407,46 +405,45 @@ def check_noise_clusterability(
         Row numbers of each member and its two neighbours.
     nearer : bool array of shape (L, M + 1)
         Whether the member is in the half nearer to the centre.
-    T : array of shape (L, K, K)
+    T, p : arrays of shape (L, K, K) and (L, K)
         Of each local data set, not blended.
     """
-    L, size, _ = around.shape
-    score = np.empty(L)
-    for number in range(L):
-        triples, inner = labels[around[number]], nearer[number]
-        p = half_priors(triples, inner, T[number])
-        columns = T[number].T
-        share = p[inner.astype(int)] * columns[triples[:, 1]] * columns[triples[:, 2]]
-        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-        own = share[np.arange(size), triples[:, 0]]
-        excess = own - (share * (share @ T[number])).sum(axis=1)
-        effect = np.where(inner, excess / max(inner.sum(), 1), -excess / max((~inner).sum(), 1))
-        _, example = np.unique(around[number], return_inverse=True)
-        holds = sp.csr_array((np.ones(3 * size), example.ravel(), np.arange(0, 3 * size + 1, 3)))
-        shared = holds @ holds.T
-        shared.data[:] = 1
-        mean = effect - np.where(inner, effect[inner].mean(), effect[~inner].mean())
-        variance = max(float(mean @ (shared @ mean)), float(mean @ mean))
-        score[number] = effect.sum() / max(variance**0.5, 1e-300)
-    differ = int((np.abs(score) > _SURE).sum())
-    expected = L * 2 * norm.sf(_SURE)
-    ok = differ <= binom.isf(_BY_CHANCE, L, 2 * norm.sf(_SURE))
+    L, K = p.shape
+    half = 2 * np.arange(L)[:, None] + nearer
+    problems = LocalProblems(half.ravel(), labels[around].reshape(-1, 3), 2 * L, K)
+    halves = solve_local(problems, np.repeat(T, 2, axis=0), np.repeat(p, 2, axis=0), 0.0)
+    right = np.einsum("lii->li", halves[0]).reshape(L, 2, K)
+    size = halves[1].reshape(L, 2, K) * problems.sizes.reshape(L, 2, 1)
+    most = size.min(axis=1).argmax(axis=1)
+    right, size = (
+        np.take_along_axis(one, most[:, None, None], 2)[:, :, 0] for one in (right, size)
+    )
+    pooled = (right * size).sum(axis=1) / size.sum(axis=1)
+    spread = pooled * (1 - pooled) + 1 / size.sum(axis=1)
+    score = np.diff(right, axis=1)[:, 0] / np.sqrt(_WIDENING * spread * (1 / size).sum(axis=1))
+    ratio = float((score**2).mean())
+    ok = bool(L * ratio <= chi2.isf(_BY_CHANCE, L))
     return Finding(
         "noise clusterability",
-        bool(ok),
-        differ / L,
-        f"In {differ} of {L} local data sets, labels near the centre are wrong clearly more or "
-        f"less often than labels further away (chance gives {expected:.1f})"
-        + ("." if ok else ": T changes within them, so use a smaller local_size."),
+        ok,
+        ratio,
+        f"Between the half of a local data set that is nearer to its centre and the other half, "
+        f"label noise differs by {ratio:.2f} times the variance that chance gives it"
+        + (
+            "."
+            if ok
+            else ": T, or how often neighbours share their class, changes within local data sets, "
+            "so use a smaller local_size."
+        ),
     )
 
 
 def check_local_conditions(T: np.ndarray, p: np.ndarray, local_size: int) -> Finding:
     """In how many local data sets T meets the conditions of the paper's Corollary 1.
 
-    Among the classes with at least ten examples, rows of T must be independent (non-singular) and have
-    their maximum on the diagonal (informative). That neighbours share their class is a condition,
-    too, which labels alone do not show.
+    Among the classes with at least ten examples, rows of T must be independent (non-singular)
+    and have their maximum on the diagonal (informative). That neighbours share their class is a
+    condition, too, which labels alone do not show.
     """
     met = 0
     for matrix, prior in zip(T, p, strict=True):

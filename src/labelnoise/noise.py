@@ -1,17 +1,14 @@
 """Label noise made to order: clean labels in, noisy labels and the true T out.
 
-Throughout, ``T[i, j] = P(noisy = j | clean = i)``: rows are clean classes and sum to 1.
-
-Every generator ends in the same step: each example has a row of probabilities, and one uniform
-number picks its noisy label from that row. The generators differ in where the row comes from:
-the class (`symmetric`, `pair_flip`, `class_conditional`), the class and the group
-(`group_dependent`), or the class and the features (`instance_dependent`).
+Each example has a row of T, and one uniform number picks its noisy label from it. The row comes
+from the class (`symmetric`, `pair_flip`, `class_conditional`), from the class and the group
+(`group_dependent`), or from the class and the features (`instance_dependent`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -73,7 +70,7 @@ def symmetric(
     classes: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> NoisyLabels:
-    """Flip each label with probability `rate`, to any of the other classes alike.
+    """Flip each label with probability `rate`, to any other class equally often.
 
     Parameters
     ----------
@@ -86,10 +83,6 @@ def symmetric(
         distinct labels of `y`.
     random_state : int, Generator or None
         Seed.
-
-    Returns
-    -------
-    NoisyLabels
 
     Examples
     --------
@@ -120,19 +113,10 @@ def pair_flip(
 
     Parameters
     ----------
-    y : array of shape (N,)
-        Clean labels: ints, strings.
     rate : float
         Probability of a flip, 0 to 1.
-    classes : array of shape (K,), optional
-        Labels in the order of T's rows, which says what "next" means; may name classes that
-        `y` lacks. Default: the sorted distinct labels of `y`.
-    random_state : int, Generator or None
-        Seed.
-
-    Returns
-    -------
-    NoisyLabels
+    y, classes, random_state
+        As for `symmetric`; the order of `classes` says what "next" means.
 
     Examples
     --------
@@ -158,19 +142,10 @@ def class_conditional(
 
     Parameters
     ----------
-    y : array of shape (N,)
-        Clean labels: ints, strings.
     transition_matrix : array of shape (K, K)
         T, rows clean; rows sum to 1.
-    classes : array of shape (K,), optional
-        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
-        distinct labels of `y`.
-    random_state : int, Generator or None
-        Seed.
-
-    Returns
-    -------
-    NoisyLabels
+    y, classes, random_state
+        As for `symmetric`.
 
     Examples
     --------
@@ -191,26 +166,16 @@ def group_dependent(
     classes: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> NoisyLabels:
-    """Draw each noisy label from the T of its group (annotator, source, sub-population).
+    """Draw each noisy label from the T of its group; ``rows`` has each example's own row.
 
     Parameters
     ----------
-    y : array of shape (N,)
-        Clean labels: ints, strings.
     groups : array of shape (N,)
         The group of each example.
     transition_matrices : mapping from group to array of shape (K, K)
         T of each group, rows clean; rows sum to 1.
-    classes : array of shape (K,), optional
-        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
-        distinct labels of `y`.
-    random_state : int, Generator or None
-        Seed.
-
-    Returns
-    -------
-    NoisyLabels
-        With each example's own row of T in ``rows``.
+    y, classes, random_state
+        As for `symmetric`.
 
     Examples
     --------
@@ -239,25 +204,17 @@ def group_dependent(
     T = np.stack(
         [
             checked_transition(
-                transition_matrices[group], len(names), f"transition_matrices[{group!r}]"
+                transition_matrices[one], len(names), f"transition_matrices[{one!r}]"
             )
-            for group in distinct.tolist()
+            for one in distinct.tolist()
         ]
     )
 
     def rows_if(assumed: np.ndarray) -> np.ndarray:
         return T[group_code, assumed]
 
-    rows = rows_if(clean)
-    noisy = _draw(rows, np.arange(len(clean)), np.random.default_rng(random_state))
-    return NoisyLabels(
-        kind="group-dependent",
-        labels=names[noisy],
-        classes=names,
-        transition_matrix=_average_transition(rows_if, rows, clean),
-        rate=float(np.mean(noisy != clean)),
-        rows=rows,
-    )
+    rng = np.random.default_rng(random_state)
+    return _from_rows("group-dependent", clean, names, rows_if, rng)
 
 
 def instance_dependent(
@@ -277,54 +234,28 @@ def instance_dependent(
     Parameters
     ----------
     X : array of shape (N, d)
-        Features, finite. Read in blocks of rows, so a memory map will do.
-    y : array of shape (N,)
-        Clean labels: ints, strings.
+        Finite features. Read in blocks of rows, so a memory map will do.
     rate : float
-        Location of the flip rates q_n, 0 to 1: nearly the expected share of flips, see
-        `correct_rate`.
+        Location of the flip rates q_n, 0 to 1.
     scale : {"unit", "standard", "raw"}
-        What is done to X before the projection. It decides how the flips of an example spread
-        over the other classes: "unit" brings rows to norm 1 and gives graded probabilities (a
-        row of zeros: equal ones). "standard" brings columns to mean 0 and variance 1, "raw"
-        takes X as it comes, as the paper's algorithm is written; at thousands of dimensions
-        both leave an example a single class to flip to.
+        How X is scaled first. "raw" is the paper's: X as it comes. "unit" brings rows to norm 1,
+        "standard" columns to mean 0 and variance 1. At thousands of dimensions raw and standard
+        features leave an example a single class to flip to; unit rows give graded chances.
     cap : float, "auto" or None
-        Keep ``T_ij(x) <= cap * T_ii(x)``, the excess spread over the other classes, so that the
-        clean class stays the most probable. "auto" does what the paper does, a cap of 0.9 for
-        ``rate > 0.5`` and none otherwise; a number caps at any rate; None never does. A flip
-        rate above ``cap (K - 1) / (1 + cap (K - 1))`` leaves no room for any spreading: it is
-        lowered to that, and ``n_lowered`` tells how many were.
+        Keep ``T_ij(x) <= cap * T_ii(x)``. "auto" is the paper's: 0.9 for ``rate > 0.5``, else
+        none. A q_n for which no row meets the cap is lowered, and counted in ``n_lowered``.
     correct_rate : bool
-        Truncation to [0, 1] moves the mean of q_n away from `rate` (0.05 gives 0.10, 0.2 gives
-        0.2055). True shifts the location so that the mean is `rate`; flip rates that the cap
-        lowers still lower it.
+        Truncation moves the mean of q_n (0.05 gives 0.10). True makes it `rate`.
     full : bool
-        Also return all of T(x_n) in ``transition_matrices``: N K K doubles, 40 MB for 50,000
-        examples of 10 classes and 4 GB for 100 classes.
-    classes : array of shape (K,), optional
-        Labels in the order of T's rows; may name classes that `y` lacks. Default: the sorted
-        distinct labels of `y`.
-    random_state : int, Generator or None
-        Seed. The same seed gives the same flip rates and projection whatever `scale`, `cap`
-        and `full`.
-
-    Returns
-    -------
-    NoisyLabels
-        With each example's own row of probabilities in ``rows``. ``transition_matrix`` is
-        their average over each clean class.
+        Also give ``transition_matrices``: N K K doubles.
+    y, classes, random_state
+        As for `symmetric`. The flip rates and the map depend on the seed only.
 
     Notes
     -----
-    The paper's Algorithm "Instance-Dependent Label Noise Generation": with
-    ``q_n ~ N(rate, 0.1^2)`` truncated to [0, 1] and W (d, K) standard normal::
-
-        T(x_n)[i, j] = q_n softmax_{j != i}(x_n W)_j,    T(x_n)[i, i] = 1 - q_n
-
-    The paper does not say how the excess over the cap is spread. Here the other classes are
-    raised by the same amount, up to the cap: a saturated softmax leaves nothing to be
-    proportional to.
+    Algorithm 2 of the paper: with ``q_n ~ N(rate, 0.1^2)`` truncated to [0, 1] and W (d, K)
+    standard normal, ``T(x_n)[i, j] = q_n softmax_{j != i}(x_n W)_j``, and ``1 - q_n`` for j = i.
+    The excess over the cap raises the other classes by the same amount, up to the cap.
 
     Examples
     --------
@@ -332,56 +263,31 @@ def instance_dependent(
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(2000, 16)), rng.integers(4, size=2000)
     >>> instance_dependent(X, y, rate=0.05, random_state=0)
-    NoisyLabels(instance-dependent, N=2000, K=4, rate=0.1010)
-    >>> noisy = instance_dependent(X, y, rate=0.05, correct_rate=True, random_state=0)
-    >>> noisy
-    NoisyLabels(instance-dependent, N=2000, K=4, rate=0.0565)
-    >>> noisy.rows.shape
-    (2000, 4)
+    NoisyLabels(instance-dependent, scale unit, N=2000, K=4, rate=0.1010)
     """
     _check_rate(rate)
     if scale not in SCALES:
         raise LabelNoiseError(f"Expected scale to be one of {SCALES}, but scale = {scale!r}")
     ratio = _cap_ratio(cap, rate)
     clean, names = _encode(y, classes)
-    features = np.asarray(X)
-    if features.ndim != 2 or len(features) != len(clean):
+    features, n, k = np.asarray(X), len(clean), len(names)
+    if features.ndim != 2 or len(features) != n:
         raise LabelNoiseError(
-            f"Expected X of shape ({len(clean)}, d), one row for each label, but X has shape "
+            f"Expected X of shape ({n}, d), one row for each label, but X has shape "
             f"{features.shape}"
         )
-    n, k = len(clean), len(names)
-
     rng = np.random.default_rng(random_state)
     q = _flip_rates(n, rate, correct_rate, rng)
-    W = rng.standard_normal((features.shape[1], k))
-    scores = _project(features, W, scale)
-    n_lowered = 0
-    if ratio is not None:
-        largest = ratio * (k - 1) / (1 + ratio * (k - 1))
-        n_lowered = int(np.sum(q > largest))
-        q = np.minimum(q, largest)
+    scores = _project(features, rng.standard_normal((features.shape[1], k)), scale)
+    largest = 1.0 if ratio is None else ratio * (k - 1) / (1 + ratio * (k - 1))
+    n_lowered, q = int(np.sum(q > largest)), np.minimum(q, largest)
 
     def rows_if(assumed: np.ndarray) -> np.ndarray:
         return _instance_rows(scores, assumed, q, ratio)
 
-    rows = rows_if(clean)
-    noisy = _draw(rows, np.arange(n), rng)
-    whole = None
-    if full:
-        whole = np.empty((n, k, k))
-        for i in range(k):
-            whole[:, i] = rows_if(np.full(n, i))
-    return NoisyLabels(
-        kind="instance-dependent",
-        labels=names[noisy],
-        classes=names,
-        transition_matrix=_average_transition(rows_if, rows, clean),
-        rate=float(np.mean(noisy != clean)),
-        rows=rows,
-        n_lowered=n_lowered,
-        transition_matrices=whole,
-    )
+    whole = np.stack([rows_if(np.full(n, i)) for i in range(k)], axis=1) if full else None
+    found = _from_rows(f"instance-dependent, scale {scale}", clean, names, rows_if, rng)
+    return replace(found, n_lowered=n_lowered, transition_matrices=whole)
 
 
 def _from_class(
@@ -395,6 +301,26 @@ def _from_class(
         classes=names,
         transition_matrix=T,
         rate=float(np.mean(noisy != clean)),
+    )
+
+
+def _from_rows(
+    kind: str,
+    clean: np.ndarray,
+    names: np.ndarray,
+    rows_if: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+) -> NoisyLabels:
+    """Noisy labels where each example has a row of its own; `rows_if` gives it for each class."""
+    rows = rows_if(clean)
+    noisy = _draw(rows, np.arange(len(clean)), rng)
+    return NoisyLabels(
+        kind=kind,
+        labels=names[noisy],
+        classes=names,
+        transition_matrix=_average_transition(rows_if, rows, clean),
+        rate=float(np.mean(noisy != clean)),
+        rows=rows,
     )
 
 
@@ -454,8 +380,7 @@ def _corrected_location(rate: float) -> float:
 def _truncated_mean(location: float) -> float:
     """Mean of the normal truncated to [0, 1], for locations below about 0.6.
 
-    ``location + sd (phi(a) - phi(b)) / (Phi(b) - Phi(a))`` divided through by phi(a), so that
-    locations far below 0 do not end in 0 / 0 as they do in ``scipy.stats.truncnorm.mean``.
+    Divided through by phi(a): far below 0, ``scipy.stats.truncnorm.mean`` ends in 0 / 0.
     """
     a, b = -location / _FLIP_RATE_SD, (1 - location) / _FLIP_RATE_SD
     density_ratio = np.exp((a - b) * (a + b) / 2)

@@ -104,6 +104,22 @@ def plot_agreement(est: Any, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_local_errors(errors: Any, overall: float, ax: Axes | None = None) -> Axes:
+    """Draw the spread of the errors of local matrices beside that of the global T.
+
+    The picture of the paper's appendix. `errors` is what `labelnoise.local.local_errors` gives,
+    `overall` the global T's error.
+    """
+    errors, ax = np.asarray(errors, float), _axes(ax)
+    mean, spread = errors.mean(), errors.std()
+    ax.hist(errors, bins="auto", color=_BLUE, alpha=0.6)
+    ax.axvline(mean, color=_BLUE, label=f"local: {mean:.4f}, spread {spread:.4f}")
+    ax.axvline(overall, color=_ORANGE, ls="--", label=f"global: {overall:.4f}")
+    ax.set(xlabel="error of T", ylabel="local data sets")
+    _legend(ax)
+    return ax
+
+
 def _report(est: Any) -> Report:
     from labelnoise.report import report_of
 

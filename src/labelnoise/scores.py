@@ -1,15 +1,20 @@
-"""Scoring an estimate against the truth, where somebody knows it, and other tools' conventions.
+"""Scores: of an estimate against the truth, and of a classifier on noisy labels.
 
-The estimators never see clean labels; these functions may.
+The estimators never see clean labels. Some of these functions do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._labels import encode_labels
+
+_DRAWS = 2000  # of T and of the test labels, for intervals
+_NEARLY_SINGULAR = 0.01  # smallest singular value of T
 
 
 def transition_error(estimate: Any, truth: Any) -> float:
@@ -55,35 +60,206 @@ def true_transition_matrix(clean: Any, noisy: Any, n_classes: int) -> np.ndarray
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def feasibility(clean: Any, neighbors: Any) -> float:
-    """Share of examples whose two nearest neighbours have its clean label.
+def feasibility(clean: Any, neighbors: Any, k: int = 2) -> float:
+    """Share of examples whose k nearest neighbours have its clean label.
 
-    It is how often the assumption of the estimator holds (Table 3 of the paper).
+    For k = 2 it is how often the assumption of the estimator holds (Table 3 of the paper).
 
     Parameters
     ----------
     clean : array of shape (N,)
         Clean labels.
-    neighbors : int array of shape (N, k), k >= 2
+    neighbors : int array of shape (N, k or more)
         Row numbers, nearest first, as `labelnoise.neighbors.nearest_neighbors` gives them.
+    k : int, default=2
 
     Examples
     --------
     >>> feasibility([0, 0, 0, 1], [[1, 2], [0, 2], [0, 3], [2, 0]])
     0.5
+    >>> feasibility([0, 0, 0, 1], [[1, 2], [0, 2], [0, 3], [2, 0]], k=1)
+    0.75
     """
     clean, neighbors = np.asarray(clean), np.asarray(neighbors)
-    if neighbors.ndim != 2 or neighbors.shape[1] < 2 or len(neighbors) != len(clean):
+    if neighbors.ndim != 2 or neighbors.shape[1] < k or len(neighbors) != len(clean) or k < 1:
         raise LabelNoiseError(
-            f"Expected neighbors of shape (n_samples, 2 or more), but neighbors has shape "
-            f"{neighbors.shape}, n_samples = {len(clean)}"
+            f"Expected neighbors of shape (n_samples, k or more) and k >= 1, but neighbors has "
+            f"shape {neighbors.shape}, n_samples = {len(clean)}, k = {k}"
         )
     if neighbors.dtype.kind not in "iu" or neighbors.min() < 0 or neighbors.max() >= len(clean):
         raise LabelNoiseError(
             f"Expected neighbors to be row numbers from 0 to {len(clean) - 1}, but they are "
             f"{neighbors.dtype}, from {neighbors.min()} to {neighbors.max()}"
         )
-    return float((clean[neighbors[:, :2]] == clean[:, None]).all(axis=1).mean())
+    return float((clean[neighbors[:, :k]] == clean[:, None]).all(axis=1).mean())
+
+
+def clean_confusion(noisy_confusion: Any, transition_matrix: Any) -> np.ndarray:
+    """Confusion of a classifier with the clean classes, from that with noisy labels.
+
+    ``C = (T^-1)' C~``, as ``C~ = T' C`` where predictions do not depend on the noise.
+
+    Parameters
+    ----------
+    noisy_confusion : array of shape (K, M)
+        ``C~[j, h]``, how many (or what share) of the examples labelled j are predicted h.
+    transition_matrix : array of shape (K, K)
+        T, rows clean.
+
+    Returns
+    -------
+    array of shape (K, M)
+        ``C[i, h]`` for clean class i. By sampling, small entries may be below 0.
+
+    Examples
+    --------
+    >>> clean_confusion([[45, 15], [10, 30]], [[0.9, 0.1], [0.2, 0.8]]).round(1)
+    array([[48.6,  8.6],
+           [ 6.4, 36.4]])
+    """
+    confusion, T = np.asarray(noisy_confusion, float), np.asarray(transition_matrix, float)
+    if confusion.ndim != 2 or len(confusion) != len(T):
+        raise LabelNoiseError(
+            f"Expected a noisy confusion with a row for each of the {len(T)} labels, but its "
+            f"shape is {confusion.shape}"
+        )
+    _expect_sums(T, axis=1, what="rows of transition_matrix")
+    least = float(np.linalg.svd(T, compute_uv=False)[-1])
+    if least < _NEARLY_SINGULAR:
+        raise LabelNoiseError(
+            f"Expected a non-singular T, but its smallest singular value is {least:.2g}: two "
+            f"classes are labelled in the same way, so merge them"
+        )
+    return np.linalg.solve(T.T, confusion)
+
+
+@dataclass(frozen=True, repr=False)
+class CleanAccuracy:
+    """How often a classifier is right, by test labels that are noisy. Prints as a sentence."""
+
+    noisy_accuracy: float
+    """Share of examples whose noisy label is predicted."""
+    accuracy: float
+    """Estimated share of examples whose clean class is predicted."""
+    interval: tuple[float, float]
+    recall: np.ndarray
+    """(K,) estimated accuracy in each clean class; NaN for a class that has no examples."""
+    recall_interval: np.ndarray
+    """(2, K)"""
+    confusion: np.ndarray
+    """(K, K) estimated share of examples of each clean class (rows) and prediction (columns)."""
+    classes: np.ndarray
+    level: float
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.noisy_accuracy:.1%} on these labels; {self.accuracy:.1%} ({low:.1%} to "
+            f"{high:.1%}) on clean ones"
+        )
+
+
+def clean_accuracy(
+    labels: Any,
+    predictions: Any,
+    transition_matrix: Any,
+    *,
+    classes: Any = None,
+    variance: Any = None,
+    level: float = 0.95,
+) -> CleanAccuracy:
+    """Estimate the accuracy of a classifier on clean labels from noisy test labels.
+
+    Parameters
+    ----------
+    labels, predictions : arrays of shape (n,)
+        Noisy test labels, and what the classifier predicts. Examples without a label are left
+        out.
+    transition_matrix : array of shape (K, K)
+        T of the test labels, rows clean.
+    classes : array of shape (K,), optional
+        Labels in the order of T's rows; by default the sorted labels that occur.
+    variance : array of shape (K, K), optional
+        Variances of the entries of T, as ``est.confidence_interval().transition_variance()``.
+        Without them T is taken as known, and the interval is that of the test sample alone.
+    level : float, default=0.95
+
+    Notes
+    -----
+    ``C = (T^-1)' C~`` (see `clean_confusion`), whose trace is the accuracy. It holds if noise
+    depends only on the class, and if the classifier did not learn the noise of these labels:
+    its errors must not follow theirs. The class prior may differ from that of the data which T
+    was estimated from. The interval is that of draws of the test sample (multinomial) and of
+    rows of T (Dirichlet distributions with these variances).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> clean = rng.integers(2, size=2000)
+    >>> labels = np.where(rng.random(2000) < 0.2, 1 - clean, clean)
+    >>> predictions = np.where(rng.random(2000) < 0.1, 1 - clean, clean)
+    >>> clean_accuracy(labels, predictions, [[0.8, 0.2], [0.2, 0.8]])
+    72.6% on these labels; 87.8% (84.5% to 91.1%) on clean ones
+    """
+    T = np.asarray(transition_matrix, float)
+    observed, names = encode_labels(labels, classes)
+    predicted, _ = encode_labels(predictions, names)
+    if len(observed) != len(predicted) or len(names) != len(T):
+        raise LabelNoiseError(
+            f"Expected as many predictions as labels and a row of T for each class, but there are "
+            f"{len(observed)} labels, {len(predicted)} predictions, {len(names)} classes and "
+            f"{len(T)} rows"
+        )
+    if not 0 < level < 1:
+        raise LabelNoiseError(f"Expected level between 0 and 1, but level = {level}")
+    both = (observed >= 0) & (predicted >= 0)
+    n, K = int(both.sum()), len(T)
+    if not n:
+        raise LabelNoiseError("Expected labelled examples with predictions, but there are none")
+    counts = np.bincount(observed[both] * K + predicted[both], minlength=K * K) / n
+    confusion = clean_confusion(counts.reshape(K, K), T)
+    rng = np.random.default_rng(0)
+    noisy = rng.multinomial(n, counts, _DRAWS).reshape(-1, K, K) / n
+    drawn = np.linalg.solve(_draws_of(T, variance, rng).transpose(0, 2, 1), noisy)
+    accuracy, recall = _accuracies(confusion[None], n)
+    tail = (1 - level) / 2
+    ends = [np.nanquantile(one, [tail, 1 - tail], axis=0) for one in _accuracies(drawn, n)]
+    return CleanAccuracy(
+        noisy_accuracy=float(np.trace(counts.reshape(K, K))),
+        accuracy=float(accuracy[0]),
+        interval=(min(float(ends[0][0]), accuracy[0]), max(float(ends[0][1]), accuracy[0])),
+        recall=recall[0],
+        recall_interval=np.stack([np.fmin(ends[1][0], recall[0]), np.fmax(ends[1][1], recall[0])]),
+        confusion=confusion,
+        classes=names,
+        level=level,
+    )
+
+
+def _accuracies(confusion: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(m,) accuracies and (m, K) recalls of confusions (m, K, K), between 0 and 1."""
+    right = np.einsum("mii->mi", confusion)
+    mass = confusion.sum(axis=2)
+    recall = np.divide(right, mass, out=np.full_like(mass, np.nan), where=mass > 0.5 / n)
+    return np.clip(right.sum(axis=1), 0, 1), np.clip(recall, 0, 1)
+
+
+def _draws_of(T: np.ndarray, variance: Any, rng: np.random.Generator) -> np.ndarray:
+    """(m, K, K) transition matrices whose entries have these variances."""
+    if variance is None:
+        return np.repeat(T[None], _DRAWS, axis=0)
+    variance = np.asarray(variance, float)
+    if variance.shape != T.shape or not (variance >= 0).all():
+        raise LabelNoiseError(
+            f"Expected variances >= 0 of shape {T.shape}, but their shape is {variance.shape} and "
+            f"the least is {variance.min(initial=np.inf):.3g}"
+        )
+    # A Dirichlet row worth w counts has the variances t (1 - t) / (w + 1).
+    worth = (T * (1 - T)).sum(axis=1) / np.maximum(variance.sum(axis=1), 1e-12) - 1
+    shape = np.maximum(worth, 1)[:, None] * np.maximum(T, 1e-9)
+    drawn = rng.standard_gamma(shape, (_DRAWS, *T.shape)) + 1e-300
+    result: np.ndarray = drawn / drawn.sum(axis=2, keepdims=True)
+    return result
 
 
 def to_cleanlab(transition_matrix: Any) -> np.ndarray:

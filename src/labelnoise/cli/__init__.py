@@ -16,6 +16,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
+from labelnoise.cli.score import score
 from labelnoise.cli.training import train
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
@@ -113,3 +114,4 @@ _add(
     "train --data photos/ --method gce --method-setting q=0.5 --plan short --network resnet18",
 )
 _add(compare, "compare before.json after.json")
+_add(score, "score test-labels.csv predictions.csv T.json")

@@ -106,6 +106,9 @@ def corrupt(
     rate: Annotated[float | None, Option(help="Share of labels to make wrong, 0 to 1.")] = None,
     features: Annotated[str | None, Option(metavar="FILE", help="For instance noise.")] = None,
     matrix: Annotated[Path | None, Option(help="T for class noise, .json or .npy.")] = None,
+    scale: Annotated[
+        str, Option(help="Of features, for instance noise: unit, standard, or raw as in the paper.")
+    ] = "unit",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -127,13 +130,14 @@ def corrupt(
     X = None if features is None else read_features(features)
     clean = read_labels(labels, X)
     if X is not None:
-        noisy = noise.instance_dependent(X.array, clean.array, rate or 0.0, random_state=seed)
+        make = noise.instance_dependent
+        noisy = make(X.array, clean.array, rate or 0.0, scale=scale, random_state=seed)
     elif matrix is not None:
         T, classes = _matrix(matrix)
         noisy = noise.class_conditional(clean.array, T, classes=classes, random_state=seed)
     else:
-        make = noise.pair_flip if kind is Noise.PAIR else noise.symmetric
-        noisy = make(clean.array, rate or 0.0, random_state=seed)
+        flip = noise.pair_flip if kind is Noise.PAIR else noise.symmetric
+        noisy = flip(clean.array, rate or 0.0, random_state=seed)
     write_labels(out, clean, noisy.labels)
     n, changed = len(noisy.labels), round(noisy.rate * len(noisy.labels))
     if as_json:

@@ -70,7 +70,7 @@ class LatentClasses:
         )
         if clean is not None:  # each example has a prior of its own
             first = self.row = np.arange(len(views))
-            weight = np.ones(len(views))
+            weight = np.ones(len(views), np.intp)
         self.clean = None if clean is None else np.log(np.maximum(clean, _SMALLEST_CHANCE))
         self.labels = sp.csr_array(labels[first])
         self.transposed = sp.csr_array(self.labels.T)

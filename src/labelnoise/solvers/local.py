@@ -14,7 +14,6 @@ from labelnoise.solvers.triples import DenseTriples, SparseTriples, model_of
 
 _TINY = 1e-300
 _EM_STEPS = 200
-_HALF_STEPS = 20
 _START_FLOOR = 1e-3
 _PAPER_STEPS = 501  # of the public code, for a local data set
 
@@ -50,7 +49,7 @@ class LocalProblems:
 def solve_local(
     problems: LocalProblems, T: np.ndarray, p: np.ndarray, sparsity: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Maximum likelihood of each problem, by EM from one (T, p), with a sparse prior.
+    """Maximum likelihood of each problem, by EM from one (T, p) or one for each, sparse in p.
 
     A local data set holds few classes. `sparsity` is how many triples of evidence a class must
     have to be there at all: that amount is taken off each class in each step (the limit of a
@@ -70,10 +69,8 @@ def solve_local(
         T = np.where(there, joint / np.where(there, mass[:, :, None], 1), T)
         return T, left / left.sum(axis=1, keepdims=True)
 
-    start = (
-        np.repeat(interior(T, _START_FLOOR)[None], problems.shape[0], axis=0),
-        np.repeat(interior(p, _START_FLOOR)[None], problems.shape[0], axis=0),
-    )
+    T, p = np.broadcast_to(T, problems.shape), np.broadcast_to(p, problems.shape[:2])
+    start = interior(T, _START_FLOOR), interior(p, _START_FLOOR)
     return em(step, start, _EM_STEPS)[0]
 
 
@@ -84,17 +81,3 @@ def solve_local_paper(
     start = public_start(problems.shape[0], problems.shape[1], rng)
     T, p, _ = descend(problems.norms(), start, n_steps, sparse=sparse)
     return T, p
-
-
-def half_priors(triples: np.ndarray, inner: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """(2, K) class priors of the outer and the inner half of a local data set, given its T."""
-    problems = LocalProblems(inner.astype(int), triples, 2, len(T))
-    both = np.repeat(T[None], 2, axis=0)
-    p = np.full((2, len(T)), 1 / len(T))
-
-    def step(p: np.ndarray) -> np.ndarray:
-        mass = problems.model.joint(both, p).sum(axis=2)
-        share: np.ndarray = mass / np.maximum(mass.sum(axis=1, keepdims=True), _TINY)
-        return share
-
-    return em(step, p, _HALF_STEPS)[0]

@@ -1,4 +1,4 @@
-"""What all solvers share: their settings, what they give, and three searches: EM, L-BFGS, Adam."""
+"""What solvers share: their settings, what they give, and the searches EM, L-BFGS and Adam."""
 
 from __future__ import annotations
 
@@ -78,14 +78,19 @@ def lbfgs(
 
     Stops when no component of the gradient exceeds `gradient`, or a step gains less than `gain`.
     """
-    options = {
-        "maxiter": most_steps,
-        "maxfun": 2 * most_steps,
-        "ftol": gain,
-        "gtol": gradient,
-        "maxcor": _LBFGS_PAIRS,
-    }
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": most_steps,
+            "maxfun": 2 * most_steps,
+            "ftol": gain,
+            "gtol": gradient,
+            "maxcor": _LBFGS_PAIRS,
+        },
+    )
     # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
     return Minimum(found.x, float(found.fun), int(found.nfev), found.status != 1)
 

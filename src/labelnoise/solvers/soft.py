@@ -19,7 +19,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, among_all, class_order, occurring_part, solve
 from labelnoise.solvers.rows import interior, project_on_simplex
-from labelnoise.solvers.search import em, lbfgs
+from labelnoise.solvers.search import Fit, em, lbfgs
 
 _TINY = 1e-300  # keeps 0 / 0 away
 _EM_STEPS = 25
@@ -47,18 +47,12 @@ class SoftSolution(Solution):
         return self.S @ self.transition_matrix
 
 
-@dataclass(frozen=True)
-class SoftFit:
-    """One point that the search reached."""
+@dataclass(frozen=True, kw_only=True)
+class SoftFit(Fit):
+    """One point that the search reached; its loss is the divergence."""
 
-    T: np.ndarray
-    p: np.ndarray
     S: np.ndarray
     kind: str
-    start: str
-    divergence: float = np.inf
-    steps: int = 0
-    converged: bool = False
 
 
 def one_number(e: float, n_classes: int) -> np.ndarray:
@@ -162,7 +156,7 @@ def solve_soft(
     return SoftSolution(
         transition_matrix=among_all(T, labels, consensus.n_classes),
         class_prior=np.bincount(labels, p, consensus.n_classes),
-        divergence=best.divergence,
+        divergence=best.loss,
         occurring=plain.occurring,
         steps=best.steps,
         converged=best.converged,
@@ -187,15 +181,8 @@ def fit_soft(
         _lbfgs(model, _em(model, start), _TRIAL_STEPS, gradient, max(gain, _ROUGHLY / n))
         for start in _starts(plain, consensus.c1, kind, given)
     ]
-    best = min(tried, key=lambda fit: fit.divergence)
+    best = min(tried, key=lambda fit: fit.loss)
     return _lbfgs(model, best, _STEPS, gradient, gain)
-
-
-def refit_soft(consensus: Consensus, start: SoftFit) -> SoftFit:
-    """Fit another consensus from where a fit ended, as precisely as its sampling error asks."""
-    model = SoftModel(consensus)
-    start = replace(start, T=interior(start.T), p=interior(start.p), S=interior(start.S), steps=0)
-    return _lbfgs(model, _em(model, start), _STEPS, 1e-9, _ROUGHLY / max(consensus.n_centers, 1))
 
 
 class SoftModel:
@@ -315,7 +302,7 @@ def _lbfgs(model: SoftModel, fit: SoftFit, steps: int, gradient: float, gain: fl
     found = lbfgs(objective, start, most_steps=steps, gradient=gradient, gain=gain)
     T, p, S, _ = unpack(found.x)
     done = fit.steps + found.evaluations
-    return SoftFit(T, p, S, fit.kind, fit.start, found.value, done, found.converged)
+    return replace(fit, T=T, p=p, S=S, loss=found.value, steps=done, converged=found.converged)
 
 
 def _root_slope(root: np.ndarray, rows: np.ndarray, slope: np.ndarray) -> np.ndarray:
@@ -349,10 +336,10 @@ def _starts(plain: np.ndarray, p: np.ndarray, kind: str, given: np.ndarray | Non
         else:
             S = interior(confused)
         T = (1 - share) * plain + share * identity
-        starts.append(SoftFit(interior(T), prior, S, kind, name))
+        starts.append(SoftFit(interior(T), prior, name, S=S, kind=kind))
     if given is not None:
         undone = project_on_simplex(np.linalg.lstsq(given, plain, rcond=None)[0])
-        starts.append(SoftFit(interior(undone), prior, given, kind, "undone"))
+        starts.append(SoftFit(interior(undone), prior, "undone", S=given, kind=kind))
     return starts
 
 
