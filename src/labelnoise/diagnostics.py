@@ -177,9 +177,10 @@ def check_clean_class(found: CleanClass) -> list[Finding]:
     where = "that are hard to tell" if case.b > 0 else "that are easy to tell"
     if case.depends:
         sentence = (
-            f"Noise depends on the example: labels are wrong more often on examples {where}. Labels "
-            f"cannot tell this noise from classes that overlap. Between {min(low, high):.1%} and "
-            f"{max(low, high):.1%} of the labels are wrong, and T is taken between the two."
+            f"Noise depends on the example: labels are wrong more often on examples {where}. "
+            f"Labels cannot tell this noise from classes that overlap. Between "
+            f"{min(low, high):.1%} and {max(low, high):.1%} of the labels are wrong, and T is "
+            f"taken between the two."
         )
     else:
         sentence = "Noise does not seem to depend on the example, beside its class."

@@ -30,7 +30,14 @@ from labelnoise.consensus import Consensus
 from labelnoise.diagnostics import LEAST_FOUND, Diagnostics, Finding, _row_keys
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Cells, Piece, Shards, is_number, write_shard
-from labelnoise.neighbors import Best, Points, nearest_among, nearest_neighbors, settle
+from labelnoise.neighbors import (
+    Best,
+    Neighbors,
+    Points,
+    nearest_among,
+    nearest_neighbors,
+    settle,
+)
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
@@ -284,7 +291,7 @@ def fit_shards(
     searched for neighbours, so that a sample of centres costs as much less as it is smaller; T is
     refined all the same.
     """
-    from labelnoise.hoc import LARGEST_REFINED
+    from labelnoise.examples import LARGEST_REFINED, Examples, can_refine
 
     searches = ("auto", "approximate") if isinstance(X, Cells) else ("auto", "exact")
     if est.search not in searches:
@@ -311,16 +318,16 @@ def fit_shards(
         nearest, found = cluster.nearest(rows, k, est.metric)
         consensus = _count(labels, labels, nearest.index, K)
         indices = nearest.index if nearest.index.nbytes <= _LARGEST_KEPT else None
-        est._solve(consensus, classes, [*notes, *found], labels, indices)
         if indices is not None:
-            est._counted = {"labels": labels, "neighbors": indices, "center_weight": None}
+            est.examples_ = Examples(None, labels, rows, Neighbors(indices, None))
+        est._solve(consensus, classes, [*notes, *found])
     else:
         centers = np.flatnonzero(is_center[rows])
         nearest = cluster.nearest_of(centers, rows, k, est.metric)
         est._solve(_count(labels[centers], labels, nearest.index, K), classes, notes)
     sample = np.random.default_rng(0).permutation(len(rows))[: min(_SAMPLE, LARGEST_REFINED // K)]
     sample.sort()
-    if est._can_refine(sample, labels[sample], K, None, None):
+    if est.refine and est.solver == "likelihood" and can_refine(sample, labels[sample], K):
         _refine(est, est._features(cluster.take(rows[sample])), labels[sample], len(rows), progress)
     warn_of(est.diagnostics_)
 
@@ -442,14 +449,18 @@ def _count(centers: np.ndarray, labels: np.ndarray, neighbors: np.ndarray, K: in
 
 
 def _refine(est: HOC, X: np.ndarray, labels: np.ndarray, n: int, progress: Progress | None) -> None:
-    from labelnoise.hoc import SCALES
+    from labelnoise.clean_class.evidence import VOTERS
+    from labelnoise.examples import Examples
 
     near, refining = (
         progress and partial(progress, stage) for stage in ("neighbors of a sample", "refining")
     )
-    k = min(SCALES[-1], len(X) - 1)
-    nearby = nearest_neighbors(X, k, est.metric, device=est.device, progress=near).indices
-    est._refine(X, labels, nearby, None, refining)
+    k = min(VOTERS, len(X) - 1)
+    nearby = nearest_neighbors(X, k, est.metric, device=est.device, progress=near)
+    counted = est.examples_
+    est.examples_ = Examples(X, labels, np.arange(len(X)), nearby)
+    est._refine(refining)
+    est.examples_ = counted
     if len(X) < n:
         said = f"T was refined by a random sample of {len(X):,} of {n:,} examples."
         found = Finding("sample", True, len(X) / n, said)

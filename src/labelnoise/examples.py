@@ -23,7 +23,8 @@ MOST_REFINED_CLASSES = 300  # T has so many entries that their search takes minu
 class Examples:
     """What an estimate was fitted to."""
 
-    X: np.ndarray | None
+    X: Any
+    """(N, d) features, or None."""
     labels: np.ndarray
     """(N,) class numbers; -1 only where neighbours were given."""
     rows: np.ndarray
@@ -86,8 +87,10 @@ def clean_class_of(
     if not can_refine(data.X, labels, len(of_triples[1])):
         return None
     if near is None or near.indices.shape[1] < min(VOTERS // 3, len(use) - 1):
-        how = {"search": search, "device": device, "sources": sources}
-        near = neighbors_of(data.X, data.labels, 2, metric, refine=True, **how)
+        how: Any = {"search": search, "device": device}
+        near = neighbors_of(
+            data.X, data.labels, 2, metric, sources=data.sources, refine=True, **how
+        )
     number = np.full(len(data.labels), -1)
     number[use] = np.arange(len(use))
     indices = number[near.indices[use]]
@@ -95,7 +98,7 @@ def clean_class_of(
     if labelled < 2:
         return None
     X = data.X if len(use) == len(data.labels) else data.X[use]
-    chosen, arrays = chosen_device(device, *X.shape, sources), HOST
+    chosen, arrays = chosen_device(device, X.shape[0], X.shape[1], sources), HOST
     if chosen != "cpu":
         from labelnoise.gpu import arrays_on
 
@@ -107,7 +110,7 @@ def clean_class_of(
             indices[:, :labelled],
             of_triples,
             share=share,
-            sources=None if sources is None else sources[use],
+            sources=sources,
             progress=progress,
             arrays=arrays,
         )

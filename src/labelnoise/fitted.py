@@ -15,7 +15,6 @@ from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.diagnostics import Diagnostics
 from labelnoise.examples import (
-    Examples,
     clean_class_of,
     posterior_by_triples,
     posterior_of_labels,
@@ -40,8 +39,8 @@ class FittedEstimate(Estimator):
     transition_matrix_: np.ndarray
     class_prior_: np.ndarray
     diagnostics_: Diagnostics
-    examples_: Examples | None = None
-    clean_class_: CleanClass | None = None
+    examples_: Any = None  # Examples, where labels of examples were fitted
+    clean_class_: Any = None  # CleanClass, where T was told from overlap by features
     verified_: Verification | None = None
     _verified_intervals: dict[float, ConfidenceInterval]
     _by_triples: list[CleanClass | np.ndarray]  # where T is the triples', once it is asked for
@@ -50,7 +49,8 @@ class FittedEstimate(Estimator):
     def noise_rate_(self) -> float:
         """Estimated share of wrong labels."""
         check_is_fitted(self, "transition_matrix_")
-        return float(max(0.0, 1 - self.class_prior_ @ np.diag(self.transition_matrix_)))
+        right = float(self.class_prior_ @ np.diag(self.transition_matrix_))
+        return max(0.0, 1 - right)
 
     @property
     def joint_(self) -> np.ndarray:
@@ -264,7 +264,9 @@ class FittedEstimate(Estimator):
     def _clean_class(self) -> CleanClass | np.ndarray:
         """The model behind T; where T is the triples' own, one that adds up to it."""
         check_is_fitted(self)
-        if self.examples_ is None:
+        model, data = self.clean_class_, self.examples_
+        n = 0 if data is None else int((data.labels >= 0).sum())
+        if n == 0 or (model is not None and len(model.labels) != n):  # of a sample of the shards
             raise LabelNoiseError(
                 "Expected an estimate that was fitted to labels of examples, but it was loaded, or "
                 "fitted to counted triples or to shards: use fit, with an array in memory"
@@ -274,7 +276,7 @@ class FittedEstimate(Estimator):
         if not self._by_triples:
             ends = self.transition_matrix_, self.class_prior_
             how = {"search": self.search, "device": self.device}
-            found = clean_class_of(self.examples_, ends, self.metric, share=1.0, **how)
+            found: Any = clean_class_of(self.examples_, ends, self.metric, share=1.0, **how)
             if found is None:
                 found = posterior_by_triples(self.examples_, *ends, self.metric)
             self._by_triples.append(found)

@@ -20,7 +20,7 @@ from labelnoise._estimator import (
     expect_shrinkage,
     expect_whole,
 )
-from labelnoise.clean_class import transition_given
+from labelnoise.clean_class import PartMatrices, transition_given
 from labelnoise.hoc import HOC, Progress
 from labelnoise.neighbors import METRICS
 from labelnoise.parts import ManyMatrices
@@ -171,15 +171,14 @@ class GroupHOC(ManyMatrices):
         )
         data, T = est.examples_, est.transition_matrix_
         use = data.labels >= 0
-        part, own, worth = group[data.rows[use]], data.labels[use], self._worth()
+        part, own = group[data.rows[use]], data.labels[use]
         known = est.predict_proba()
         if self.refine or given is None:
             known = _of_groups(known, own, T, part, len(names))
-            found = transition_given(known, own, T, part, len(names), worth)
-            self.transition_matrices_, self.unshrunk_matrices_, mass, worth = found
+            found = transition_given(known, own, T, part, len(names), self._worth())
         else:
-            mass = self._solve_each(given, y, names, group, sources, worth)
-            worth = self.concentration_
+            found = self._solve_each(given, y, names, group, sources)
+        self.transition_matrices_, self.unshrunk_matrices_, mass, worth = found
         self.classes_, self.groups_, self.assignment_ = est.classes_, names, group
         self.class_priors_ = normalised(mass, est.class_prior_)
         self.transition_matrix_, self.concentration_ = T, worth
@@ -200,9 +199,9 @@ class GroupHOC(ManyMatrices):
         )
 
     def _solve_each(
-        self, X: Any, y: Any, names: np.ndarray, group: np.ndarray, sources: Any, worth: Any
-    ) -> np.ndarray:
-        """HOC on each group's own triples, shrunk to the T of all; and the mass of the classes."""
+        self, X: Any, y: Any, names: np.ndarray, group: np.ndarray, sources: Any
+    ) -> PartMatrices:
+        """HOC on each group's own triples, shrunk to the T of all."""
         classes, T = self.global_.classes_, self.global_.transition_matrix_
         labels = np.asarray(y, object)
         counts = np.zeros((len(names), *T.shape))
@@ -217,13 +216,13 @@ class GroupHOC(ManyMatrices):
             except LabelNoiseError:  # too small to be searched by itself
                 continue
             counts[number] = len(est.examples_.labels) * est.joint_
-        self.unshrunk_matrices_ = normalised(counts, T)
+        worth = self._worth()
         if worth is None:
-            worth = concentration(counts, normalised(counts.sum(axis=0), T))
-        self.concentration_ = np.broadcast_to(np.asarray(worth, float), (len(T),))
-        prior = self.concentration_[:, None] * T
-        self.transition_matrices_ = normalised(counts + prior, T)
-        return counts.sum(axis=2)
+            own = concentration(counts, normalised(counts.sum(axis=0), T))
+        else:
+            own = np.full(len(T), worth)
+        shrunk = normalised(counts + own[:, None] * T, T)
+        return PartMatrices(shrunk, normalised(counts, T), counts.sum(axis=2), own)
 
     @property
     def noise_rates_(self) -> np.ndarray:

@@ -377,7 +377,8 @@ class HOC(FittedEstimate):
     def _check_search(self) -> None:
         """Say how many of the nearest an approximate search found."""
         data = self.examples_
-        if chosen_search(self.search, *data.X.shape, self.device, data.sources) == "approximate":
+        n, d = data.X.shape
+        if chosen_search(self.search, n, d, self.device, data.sources) == "approximate":
             ends = self.transition_matrix_, self.class_prior_
             near = data.near.indices[:, :2]
             found = check_search(data.X, data.labels, near, self.metric, data.sources, *ends)
@@ -443,7 +444,7 @@ class HOC(FittedEstimate):
             return self._verified_interval(level)
         found, data = self.clean_class_, self.examples_
         if found is not None and not found.case.depends:
-            return clean_class_interval(found, data.labels[data.labels >= 0], level)
+            return clean_class_interval(found, level)
         counted: dict[str, Any] = {}
         if data is not None and data.near is not None:
             near = data.near.indices[:, : self.n_neighbors]
@@ -453,7 +454,7 @@ class HOC(FittedEstimate):
         interval = confidence_interval(self.consensus_, *of_triples, level=level, **counted)
         if found is None:
             return interval
-        return clean_class_interval(found, data.labels[data.labels >= 0], level, interval)
+        return clean_class_interval(found, level, interval)
 
     def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.

@@ -6,6 +6,18 @@ this model and the T of the triples. `posterior` adds the example's own label.
 """
 
 from labelnoise.clean_class.estimate import CleanClass, fit_clean_class
-from labelnoise.clean_class.posterior import counted_joint, tilted, transition_given
+from labelnoise.clean_class.posterior import (
+    PartMatrices,
+    counted_joint,
+    tilted,
+    transition_given,
+)
 
-__all__ = ["CleanClass", "counted_joint", "fit_clean_class", "tilted", "transition_given"]
+__all__ = [
+    "CleanClass",
+    "PartMatrices",
+    "counted_joint",
+    "fit_clean_class",
+    "tilted",
+    "transition_given",
+]

@@ -38,6 +38,8 @@ class CleanClass:
     transition_matrix: np.ndarray
     """(K, K)"""
     class_prior: np.ndarray
+    labels: np.ndarray
+    """(N,) class numbers of the examples."""
     posterior: np.ndarray
     """(N, K) float32 P(clean class | features, neighbours, own label); adds up to T and prior."""
     given_h: Point
@@ -123,7 +125,9 @@ def fit_clean_class(
         joint = (1 - case.share) * joint + case.share * of_shares
         posterior = tilted(posterior, labels, joint)
         point = _rows_and_mass(counted_joint(posterior, labels, K) / n, of_triples[0])
-    return CleanClass(*point, posterior, given_h, of_triples, case, draws, voters, classes, model)
+    return CleanClass(
+        *point, labels, posterior, given_h, of_triples, case, draws, voters, classes, model
+    )
 
 
 def _two_rounds(

@@ -29,8 +29,8 @@ def score(
     labels.
     """
     from labelnoise._errors import LabelNoiseError
-    from labelnoise.files import read_labels
     from labelnoise.hoc import HOC
+    from labelnoise.io.labels import read_labels
     from labelnoise.scores import clean_accuracy
 
     est = HOC.load(estimate)
