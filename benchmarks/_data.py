@@ -30,7 +30,7 @@ from labelnoise import noise
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.scores import true_transition_matrix
 
-CACHE = Path(__file__).parent / "cache"  # not committed
+CACHE = Path(os.environ.get("LABELNOISE_CACHE", Path(__file__).parent / "cache"))  # not committed
 KEEL = (
     "letter", "satimage", "vehicle", "contraceptive", "magic", "ring", "spambase", "banana",
     "vowel", "marketing", "splice", "mushroom", "chess", "page-blocks0",
