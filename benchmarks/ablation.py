@@ -37,14 +37,14 @@ OWN = "ablation clusters"
 CELLS = [
     *(
         (features, kind)
-        for features in ("lite0", "lite0 N=5000", "digits", f"{OWN} 1", f"{OWN} 2")
+        for features in ("lite0 N=20000", "lite0 N=5000", "digits", f"{OWN} 1", f"{OWN} 2")
         for kind in (*CLASS, *INSTANCE)
     ),
     *((f"{OWN} {number}", kind) for number in (3, 4) for kind in CLASS[:5]),
     *((f"{OWN} 5", kind) for kind in ("symmetric .2", "symmetric .4", "pair .2")),
     *(
         (f"lite0{size}", kind)
-        for size in ("", " N=5000")
+        for size in (" N=20000", " N=5000")
         for kind in ("human", "aggregate", "random1", "worst")
     ),
     *(("early N=20000", kind) for kind in ("human", "aggregate", "random1", "worst")),
