@@ -176,7 +176,11 @@ def render() -> str:
     lines = [f"# Ablation\n\n{__doc__.partition(chr(10) * 2)[2].partition(chr(10) * 2)[2]}"]
     count = {kind: sum(kind_of(noise) == kind for _, noise in usual) for kind in kinds}
     heads = [f"{kind} ({count[kind]} cells)" for kind in kinds]
-    lines += ["| change | " + " | ".join(heads) + " | all |", "| --- " * 5 + "|"]
+    lines += [
+        "<!-- --8<-- [start:table] -->\n",
+        "| change | " + " | ".join(heads) + " | all |",
+        "| --- " * 5 + "|",
+    ]
     for change in CHANGES:
         found = errors.get(change, {})
         cells = []
@@ -189,6 +193,7 @@ def render() -> str:
             own = change == "as it is"
             cells.append(f"{mean:.4f}" if own else f"{mean:.4f} ({mean - before:+.4f})")
         lines.append(f"| {change} | " + " | ".join(cells) + " |")
+    lines.append("\n<!-- --8<-- [end:table] -->")
     return "\n".join(lines) + "\n"
 
 
