@@ -26,10 +26,6 @@ from pathlib import Path
 import numpy as np
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
-from sklearn.metrics import average_precision_score, f1_score
-from tables import table
-
-from labelnoise import HOC, LabelNoiseWarning, transition_error
 from labelnoise.cleaning import (
     clean_posterior,
     counted_transition_matrix,
@@ -37,6 +33,10 @@ from labelnoise.cleaning import (
     reweight,
     verify,
 )
+from sklearn.metrics import average_precision_score, f1_score
+from tables import table
+
+from labelnoise import HOC, LabelNoiseWarning, transition_error
 from labelnoise.io.datasets import load
 from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import nearest_neighbors

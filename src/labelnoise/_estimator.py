@@ -67,7 +67,7 @@ class Estimator(BaseEstimator):
         if sp.issparse(X):
             raise LabelNoiseError("Expected a dense X, but it is sparse: use X.toarray()")
         try:
-            X = _from_torch(X) if hasattr(X, "detach") else X
+            X = from_torch(X) if hasattr(X, "detach") else X
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         except TypeError as error:
             raise LabelNoiseTypeError(str(error)) from error
@@ -336,7 +336,7 @@ def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
     return stage
 
 
-def _from_torch(X: Any) -> Any:
+def from_torch(X: Any) -> Any:
     """A tensor of PyTorch, with or without a gradient, as an array."""
     X = X.detach().cpu()
     return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()

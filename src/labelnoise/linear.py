@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from labelnoise._arrays import HOST, Arrays
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise._estimator import expect_whole
+from labelnoise._estimator import expect_whole, from_torch
 from labelnoise.consensus import _class_numbers
 
 _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
@@ -231,7 +231,9 @@ def as_labels(labels: Any, n: int, n_classes: int, least: int = 0) -> np.ndarray
 def checked_features(X: Any, check: Callable[..., Any] = check_array) -> np.ndarray:
     """X by one of scikit-learn's checks: doubles stay doubles, all else becomes float32."""
     try:
-        X = check(X, accept_sparse=True, dtype=[np.float32, np.float64])
+        X = from_torch(X) if hasattr(X, "detach") else X
+        with np.errstate(invalid="ignore", over="ignore"):  # the check refuses infinity
+            X = check(X, accept_sparse=True, dtype=[np.float32, np.float64])
     except ValueError as error:
         raise LabelNoiseError(str(error)) from error
     if sp.issparse(X):

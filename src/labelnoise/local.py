@@ -418,6 +418,7 @@ def check_noise_clusterability(
     right, size = (
         np.take_along_axis(one, most[:, None, None], 2)[:, :, 0] for one in (right, size)
     )
+    size = np.maximum(size, 1e-9)  # a half without the class says nothing
     pooled = (right * size).sum(axis=1) / size.sum(axis=1)
     spread = pooled * (1 - pooled) + 1 / size.sum(axis=1)
     score = np.diff(right, axis=1)[:, 0] / np.sqrt(_WIDENING * spread * (1 / size).sum(axis=1))

@@ -57,17 +57,20 @@ def result(call, *also):
 def process_state():
     """What a library must leave as it was."""
     torch = sys.modules.get("torch")
+    threads = {f"threads of {lib['filepath']}": lib["num_threads"] for lib in threadpool_info()}
+    # Packages that are imported meanwhile may add variables, and change none.
+    variables = {f"${name}": value for name, value in os.environ.items()}
     return {
+        **threads,
+        **variables,
         "threads": [t.name for t in threading.enumerate() if not t.daemon],
-        "BLAS threads": [(lib["prefix"], lib["num_threads"]) for lib in threadpool_info()][:1],
         "random": random.getstate(),
         "NumPy's random": str(np.random.get_state()),  # noqa: NPY002
-        "torch's random": torch.get_rng_state().tolist() if torch else None,
         "floating-point errors": np.geterr(),
         "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)],
-        "environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
         "folder": os.getcwd(),
         "umask": _umask(),
+        **({"torch's random": torch.get_rng_state().tolist()} if torch else {}),
     }
 
 

@@ -53,3 +53,27 @@ def test_a_folder_in_the_way_is_one_sentence(tmp_path):
     with pytest.raises(LabelNoiseError, match="taken"):
         write()
     assert os.listdir(tmp_path) == ["taken"]
+
+
+def test_links_are_followed(tmp_path):
+    """What a link names is replaced, also if it does not exist yet; the link stays."""
+    (tmp_path / "old").write_text("old")
+    for name in ("old", "new"):
+        (tmp_path / f"to-{name}").symlink_to(name)
+        with write_then_rename(tmp_path / f"to-{name}") as file:
+            file.write(b"x")
+        assert (tmp_path / f"to-{name}").is_symlink()
+        assert (tmp_path / name).read_text() == "x"
+
+
+def test_devices_and_endless_links_stay(tmp_path):
+    """To rename a file onto one would destroy it."""
+    (tmp_path / "null.npy").symlink_to(os.devnull)
+    (tmp_path / "endless").symlink_to("endless")
+    for name in ("null.npy", "endless"):
+        with (
+            pytest.raises(LabelNoiseError, match="is not a regular file"),
+            write_then_rename(tmp_path / name),
+        ):
+            pass
+    assert (tmp_path / "null.npy").is_char_device()

@@ -15,6 +15,7 @@ from labelnoise.io.features import read_features
 from labelnoise.io.labels import Labels, read_labels, write_labels
 from labelnoise.io.outputs import check_outputs, names_file
 from labelnoise.io.results import write_estimate
+from labelnoise.io.tables import write_table
 from tests.conftest import clusters
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
@@ -266,3 +267,32 @@ def test_unwritable_results_leave_nothing(tmp_path):
         with pytest.raises(LabelNoiseError, match=r"Expected (to write|a folder)"):
             check_outputs({tmp_path / name: (".csv",)})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_encrypted_archives_are_refused(tmp_path):
+    """The flag of a member says so; its bytes are not taken for numbers."""
+    np.savez(tmp_path / "x.npz", x=X)
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    for head, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(head) + offset] |= 1
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(LabelNoiseError, match="is encrypted: unpack the archive first"):
+        read_features(str(tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize("end", [".npy", ".npz", ".pt"])
+@pytest.mark.parametrize("garbage", [b"not an array", b"\x80\x04K\x01.", b"PK\x03\x04", b""])
+def test_garbage_is_never_to_be_unpickled(tmp_path, end, garbage):
+    """No message advises what would run a stranger's code."""
+    (tmp_path / f"x{end}").write_bytes(garbage)
+    with pytest.raises(LabelNoiseError, match="cannot be read") as caught:
+        read_features(str(tmp_path / f"x{end}"))
+    assert not any(word in str(caught.value).lower() for word in ("pickle", "weights_only"))
+
+
+def test_names_keep_their_spaces(tmp_path):
+    """Rows are matched by names that begin or end with spaces."""
+    names = [" a.png", "a.png", "a.png ", "=b.png"]
+    features = embedding(tmp_path / "x.npy", names)
+    write_table(tmp_path / "y.csv", {"path": names[::-1], "label": Y})
+    assert read_labels(str(tmp_path / "y.csv"), features).array.tolist() == Y[::-1].tolist()

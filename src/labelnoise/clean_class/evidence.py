@@ -148,5 +148,6 @@ def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Array
     for column in near[:, :VOTERS].T:
         votes += suggested[column]
         alone += by_label[column]
-    votes += suggested.mean(axis=0)  # one vote, so that no class has none
+    # One vote, so that no class has none, and more than 0 where float32 has underflowed.
+    votes += suggested.mean(axis=0) + 1e-30
     return arrays.xp.stack([linear.T, arrays.xp.log(votes).T, alone.T])

@@ -37,8 +37,9 @@ _Result = np.ndarray | str  # the features of one input, or the reason why it ha
 _Encode = Callable[[range], Iterator[list[_Result]]]
 
 _CHUNK_ROWS = 128  # what a kill may cost: some ten seconds of EfficientNet on two cores
-# Larger batches on a CPU spend more time on fresh memory for activations than on arithmetic.
+# On a CPU, activations of larger batches do not fit the blocks of memory that glibc keeps.
 _CPU_BATCH, _GPU_BATCH = 2, 32
+_LARGEST_KEPT = 2**25 - 2**13  # bytes, with room for a header below glibc's limit of 32 MiB
 _MISSING = ("", "<na>", "n/a", "na", "nan", "nat", "none", "null")
 _RARE_COUNT, _RARE_SHARE = 5, 0.01
 
@@ -91,6 +92,9 @@ def embed_images(
     _check(source, out, batch_size=batch_size, n_workers=n_workers)
     names, images = _find_images(source, root, column)
     prepare, network = encoders.image_encoder(encoder, device)
+    # glibc returns large freed blocks to the system until one of this size was freed. Asking for
+    # the same memory again cost as much time as the network.
+    np.empty(_LARGEST_KEPT, np.uint8)
 
     def load(row: int) -> _Result:
         try:

@@ -15,7 +15,7 @@ from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.features import NAMES, Features, split_source
 from labelnoise.io.images import files_below
 from labelnoise.io.packages import explained
-from labelnoise.io.tables import TABLES, Table, read_table, write_table
+from labelnoise.io.tables import Table, read_table, write_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +107,6 @@ def _of_folders(source: str) -> Labels:
 
 
 def _of_table(path: Path, key: str | None, column: str) -> Labels:
-    if path.suffix.lower() not in TABLES:
-        raise LabelNoiseError(f"Expected a table, {', '.join(TABLES)}, but it is {path}")
     table, wanted = read_table(path), key or column
     if table.has_texts and key is None and len(table.columns) == 1 and wanted not in table.columns:
         table = read_table(path, header=False)  # one column without a header

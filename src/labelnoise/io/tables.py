@@ -117,6 +117,8 @@ def read_table(source: str | os.PathLike[str], header: bool | None = True) -> Ta
     """
     path = Path(source)
     suffix = path.suffix.lower()
+    if suffix not in TABLES:
+        raise LabelNoiseError(f"Expected a table, {', '.join(TABLES)}, but it is {path}")
     with explained(
         f"Expected a {'CSV file in UTF-8' if suffix in _TEXTS else 'table'}, but {path}"
         f" cannot be read"
@@ -187,8 +189,12 @@ def _pyarrow_columns(path: Path, separator: str, width: int, header: bool) -> li
 
 
 def _csv_columns(path: Path, separator: str, width: int, header: bool) -> list[Any]:
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
+    limit = csv.field_size_limit(_LONGEST_ROW)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
+    finally:
+        csv.field_size_limit(limit)
     if ragged := [row for row in rows if len(row) != width]:
         raise ValueError(f"Expected {width} columns, got {len(ragged[0])}: {ragged[0]}")
     return [[undefused(row[i]) for row in rows[int(header) :]] for i in range(width)]
@@ -222,8 +228,11 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> 
             separator = "\t" if Path(path).suffix.lower() == ".tsv" else ","
             text = io.StringIO()
             writer = csv.writer(text, lineterminator="\n", delimiter=separator)
-            writer.writerow([safe_cell(name) for name in lists])
-            writer.writerows([safe_cell(value) for value in row] for row in rows)
+            quoting = csv.writer(text, csv.unix_dialect, delimiter=separator)
+            for row in ([*lists], *rows):
+                # The writer leaves a carriage return unquoted, where readers end the line.
+                returns = any("\r" in cell for cell in row if isinstance(cell, str))
+                (quoting if returns else writer).writerow([safe_cell(cell) for cell in row])
             file.write(text.getvalue().encode("utf-8", "surrogateescape"))
 
 
