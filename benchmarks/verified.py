@@ -7,7 +7,7 @@ Every case draws samples of 50 to 500 rows, reveals their true classes, and asks
 and T. The peers see the same model: simple random sampling with Wilson's interval, PPI++
 (`ppi-python`) on a simple random sample with the model's chance that a label is wrong as its
 prediction, and cleanlab's ActiveLab, which chooses the rows it would have checked first. Rates are
-drawn 2,000 times (PPI++ 500 times), T 40 times.
+drawn 2,000 times (PPI++ 500 times), T 12 times.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ except ImportError:  # it needs numba and statsmodels
     ppi_mean_ci = None
 
 SIZES = (50, 100, 200, 500)
-DRAWS, PPI_DRAWS, T_DRAWS = 2000, 500, 40
-INTERVAL_DRAWS, COPIES = 4, 20
+DRAWS, PPI_DRAWS, T_DRAWS = 2000, 500, 12
+INTERVAL_DRAWS, COPIES = 2, 5
 MAIN_N = 200
 
 
@@ -377,7 +377,7 @@ def ablation(cases: list[Case]) -> None:
                 case.name: np.mean(
                     [
                         case.error(answered(case, MAIN_N, seed).transition_matrix)
-                        for seed in range(8)
+                        for seed in range(4)
                     ]
                 )
                 for case in cases
@@ -386,7 +386,7 @@ def ablation(cases: list[Case]) -> None:
         good = np.mean([error[case.name] for case in cases if case.good])
         rows.append([title, f"{good:.3f}", f"{useless:.3f}", f"{max(error.values()):.3f}"])
     table(
-        f"Error of T, n = {MAIN_N}, mean of 8 draws",
+        f"Error of T, n = {MAIN_N}, mean of 4 draws",
         "with | good features | others | largest",
         rows,
     )
