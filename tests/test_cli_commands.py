@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -76,6 +77,36 @@ def test_typed_classes_are_numbers_where_labels_are(run, data):
     assert json.loads(output)["classes"] == [0, 1, 2]
 
 
+def test_verified_labels_go_through_a_spreadsheet(run, data):
+    """A sample, answered in part and saved with semicolons, and its continuation."""
+    status, output, errors = run("verify-sample", "x.npy", "y.npy", "--n", "60", "--out", "s.csv")
+    assert (status, errors) == (0, "")
+    assert "60 rows to check, in 6 strata" in output
+    table = pd.read_csv("s.csv")
+    assert table["true_label"].isna().all()
+    assert "suggested_label" not in table
+    table["true_label"] = data[table["row"]]
+    table.loc[55:, "true_label"] = None
+    table.assign(note="x").to_csv("checked.csv", sep=";", index=False)
+    again = ["verify-sample", "x.npy", "y.npy", "--n", "30", "--suggestions", "--out", "more.csv"]
+    assert run(*again, "--after", "checked.csv")[0] == 0
+    more = pd.read_csv("more.csv")
+    assert not set(more["row"]) & set(table["row"])
+    assert "suggested_label" in more
+    status, output, _ = run("estimate", "x.npy", "y.npy", "--verified", "checked.csv", "--json")
+    assert status == 0
+    verified = json.loads(output)["verified"]
+    assert verified["n"] == 55
+    assert json.loads(output)["noise_rate"] == pytest.approx(verified["rate"]["estimate"])
+    wrong = (table["true_label"] != table["given_label"])[:55].sum()
+    assert (
+        f"{wrong} of 55 verified"
+        in run("estimate", "x.npy", "y.npy", "--verified", "checked.csv")[1]
+    )
+    run("suspects", "x.npy", "y.npy", "--verified", "checked.csv", "--out", "suspects.csv")
+    assert not set(pd.read_csv("suspects.csv")["row"]) & set(table["row"][:55])
+
+
 def test_estimate_for_groups_and_neighbourhoods(run, data):
     """--groups says who labels differently; --local how much T varies."""
     careless = np.arange(N) % 2 == 1
@@ -141,6 +172,8 @@ def _with_text_file(run):
         (["estimate", "x.npy", "y.npy", "--groups", "y.npy", "--local"], 2, "does not go with"),
         (["estimate", "x.npy", "y.npy", "--local", "--neighbors", "3"], 2, "does not go with"),
         (["estimate", "x.npy", "y.npy", "--examples", "t.txt"], 2, "needs --report"),
+        (["estimate", "x.npy", "y.npy", "--verified", "v.csv", "--local"], 2, "does not go with"),
+        (["estimate", "x.npy", "y.npy", "--verified", "no.csv"], 1, "no.csv"),
         (["estimate", "x.npy", "y.npy", "--workers", "many"], 2, "a number or an address"),
         (["estimate", "x.npy", "y.npy", "--workers", "2", "--paper"], 2, "does not go with"),
         (["estimate", "x.npy", "y.npy", "--report", "r.pdf"], 1, "ending in .html, .json"),

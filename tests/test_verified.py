@@ -588,15 +588,18 @@ def test_files_keep_what_was_verified(data, est, tmp_path):
         again.to_verify(50)
 
 
-def test_triples_alone_can_be_verified(data):
-    """Without a model of the clean class the posterior is that of the labels around."""
+@pytest.mark.parametrize("settings", [{"refine": False}, {"solver": "moments"}])
+def test_triples_alone_can_be_verified(data, settings):
+    """T of the triples, by any solver, is corrected and gets an interval."""
     X, y, truth = data
-    est = HOC(refine=False).fit(X, y)
+    est = HOC(**settings).fit(X, y)
     before = est.noise_rate_
     found = est.verify(checked(est, truth))
     rate = (y != truth).mean()
     assert found.rate.low < rate < found.rate.high
     assert abs(est.noise_rate_ - rate) < abs(before - rate)
+    low, high = est.confidence_interval().noise_rate
+    assert low < est.noise_rate_ < high
 
 
 def test_groups_follow_the_verified_rate(data, est):

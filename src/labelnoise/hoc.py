@@ -435,13 +435,13 @@ class HOC(FittedEstimate):
                 f"Expected an estimate with its triples, but a loaded one has none for level = "
                 f"{level}: fit it again, or save its consensus_ and use fit_consensus"
             )
+        if self.verified_ is not None and self.verified_.rate is not None:
+            return self._verified_interval(level)
         if self.solver != "likelihood" or self.n_rounds is not None:
             raise LabelNoiseError(
                 f"Expected solver='likelihood' without n_rounds, whose errors are known, "
                 f"but solver = {self.solver!r}, n_rounds = {self.n_rounds}"
             )
-        if self.verified_ is not None and self.verified_.rate is not None:
-            return self._verified_interval(level)
         found, data = self.clean_class_, self.examples_
         if found is not None and not found.case.depends:
             return clean_class_interval(found, level)

@@ -18,6 +18,7 @@ from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
 from labelnoise.cli.score import score
 from labelnoise.cli.training import train
+from labelnoise.cli.verifying import verify_sample
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
 
@@ -95,6 +96,11 @@ _add(
     suspects,
     "suspects features.npy labels.csv --out suspects.csv",
     "suspects features.npy labels.csv --out worst.csv --top 500 --threshold 0.9",
+)
+_add(
+    verify_sample,
+    "verify-sample features.npy labels.csv --out to_check.csv",
+    "verify-sample features.npy labels.csv --n 100 --after checked.csv --out more.csv",
 )
 _add(
     embed,

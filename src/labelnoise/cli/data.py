@@ -34,6 +34,10 @@ Classes = Annotated[
 Unlabeled = Annotated[
     str | None, Option(metavar="LABEL", help='What stands for "not labelled", such as -1.')
 ]
+Verified = Annotated[
+    str | None,
+    Option(metavar="FILE", help="Checked labels: a table of verify-sample, true_label filled in."),
+]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from labelnoise.cli.data import (
     Nearness,
     Neighbors,
     Unlabeled,
+    Verified,
     read_data,
     shown_examples,
 )
@@ -83,6 +84,7 @@ def estimate(
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
     neighbors: Neighbors = None,
+    verified: Verified = None,
     check: Check = True,
     workers: Workers = None,
     strict: Strict = False,
@@ -91,18 +93,19 @@ def estimate(
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
-    _expect_compatible(groups, local, paper, neighbors, workers, examples, report)
+    _expect_compatible(groups, local, paper, neighbors, workers, verified, examples, report)
     start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
-        _check_outputs(out, report, [features, labels, groups, examples], bool(workers))
+        inputs = [features, labels, groups, examples, verified]
+        _check_outputs(out, report, inputs, bool(workers))
         data = read_data(features, labels, classes, unlabeled, metric, bool(workers))
         shown = shown_examples(data.features, examples)
         show("reading", 1, 1)
         settings = {"refine": refine, "n_neighbors": neighbors or 2, "random_state": seed}
-        overall = est = _fit(data, paper, settings, workers, show)
+        overall = est = _fit(data, paper, settings, workers, show, verified)
         if groups or local:
-            est = _fit_parts(data, groups, paper, settings, show)
+            est = _fit_parts(data, groups, paper, settings, show, verified)
         if check and not (paper or workers) and len(data.y) > _FEWEST_CHECKED:
             overall.diagnose(show)
 
@@ -132,6 +135,7 @@ def _expect_compatible(
     paper: bool,
     neighbors: int | None,
     workers: str | None,
+    verified: str | None,
     examples: Path | None,
     report: Path | None,
 ) -> None:
@@ -140,6 +144,7 @@ def _expect_compatible(
         ("--neighbors", "--local or --paper", neighbors and (local or paper)),
         ("--workers", "--groups, --local, --paper", workers and (groups or local or paper)),
         ("--workers", "--examples", workers and examples),
+        ("--verified", "--local or --workers", verified and (local or workers)),
     ):
         if both:
             raise BadParameter(f"{one} does not go with {other}")
@@ -166,7 +171,14 @@ def _check_outputs(
     check_outputs(wanted, inputs)
 
 
-def _fit(data: Data, paper: bool, settings: dict[str, Any], workers: str | None, show: Any) -> HOC:
+def _fit(
+    data: Data,
+    paper: bool,
+    settings: dict[str, Any],
+    workers: str | None,
+    show: Any,
+    verified: str | None,
+) -> HOC:
     """One T of all data."""
     from labelnoise.hoc import HOC
 
@@ -176,11 +188,16 @@ def _fit(data: Data, paper: bool, settings: dict[str, Any], workers: str | None,
     else:
         est = HOC(**settings)
     with _cluster(workers):
-        return est.fit(data.X, data.y, progress=show)
+        return est.fit(data.X, data.y, verified=verified, progress=show)
 
 
 def _fit_parts(
-    data: Data, groups: str | None, paper: bool, settings: dict[str, Any], show: Any
+    data: Data,
+    groups: str | None,
+    paper: bool,
+    settings: dict[str, Any],
+    show: Any,
+    verified: str | None,
 ) -> Any:
     """A T for each group or neighbourhood."""
     from labelnoise import GroupHOC, LocalHOC
@@ -193,7 +210,7 @@ def _fit_parts(
     named = read_labels(groups, data.features, "group").array
     show("fitting the groups", 0, 0)
     est = GroupHOC(**data.settings, n_neighbors=settings["n_neighbors"])
-    est.fit(data.X, data.y, groups=named)
+    est.fit(data.X, data.y, groups=named, verified=verified)
     show("fitting the groups", 1, 1)
     return est
 
@@ -245,6 +262,7 @@ def suspects(
     unlabeled: Unlabeled = None,
     metric: Nearness = Metric.COSINE,
     neighbors: Neighbors = None,
+    verified: Verified = None,
     strict: Strict = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -258,10 +276,10 @@ def suspects(
 
     with progress(quiet) as show:
         show("reading", 0, 0)
-        check_outputs({out: (".csv", ".parquet")}, [features, labels])
+        check_outputs({out: (".csv", ".parquet")}, [features, labels, verified])
         data = read_data(features, labels, classes, unlabeled, metric)
         show("reading", 1, 1)
-        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show)
+        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)

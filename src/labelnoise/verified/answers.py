@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._labels import missing_among
+from labelnoise.io.tables import read_table, table_of
 
 _DESIGN = ("stratum", "stratum_size")
+_COLUMNS = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)
 
 
 class Design(NamedTuple):
@@ -172,13 +171,15 @@ def _design(tables: Sequence[Mapping[str, Sequence[Any]]], rows: np.ndarray) -> 
 
 
 def _columns(source: Any) -> dict[str, list[Any]]:
-    """The columns of a table, those that are known, as lists of one length."""
+    """The columns of a table that are known, as lists of one length."""
     if isinstance(source, str | os.PathLike):
-        table: Any = _csv_columns(Path(source))
-    elif callable(getattr(source, "columns", None)):
+        file = read_table(source)
+        table: Any = {name: file.cells(name) for name in file.columns}
+    elif callable(getattr(source, "columns", None)):  # a Sample
         table = source.columns()
     elif hasattr(source, "columns"):
-        table = {str(name): source[name] for name in source.columns}
+        frame = table_of(source)
+        table = {name: frame.cells(name) for name in frame.columns}
     elif isinstance(source, Mapping):
         words = bool(source) and all(isinstance(key, str) for key in source)
         table = source if words else {"row": list(source), "true_label": list(source.values())}
@@ -187,20 +188,22 @@ def _columns(source: Any) -> dict[str, list[Any]]:
     else:
         raise LabelNoiseError(
             f"Expected verified labels as a mapping {{row: label}}, a Series, a table or the path "
-            f"of a CSV file, but they are of type {type(source).__name__}"
+            f"of a file, but they are of type {type(source).__name__}"
         )
     missing = [name for name in ("row", "true_label") if name not in table]
     if missing:
         raise LabelNoiseError(
             f"Expected a table with the columns row and true_label, but it has no {missing[0]}"
         )
-    known = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)
-    columns = {name: _listed(table[name]) for name in known if name in table}
+    columns = {name: _listed(table[name]) for name in _COLUMNS if name in table}
     if len({len(values) for values in columns.values()}) > 1:
         raise LabelNoiseError(
             f"Expected columns of one length, but they are of {[len(v) for v in columns.values()]}"
         )
-    return columns
+    # A spreadsheet may leave empty rows below the table.
+    pairs = zip(columns["row"], columns["true_label"], strict=True)
+    kept = [i for i, pair in enumerate(pairs) if pair != (None, None)]
+    return {name: [values[i] for i in kept] for name, values in columns.items()}
 
 
 def _listed(values: Any) -> list[Any]:
@@ -209,24 +212,6 @@ def _listed(values: Any) -> list[Any]:
     empty = missing_among(found)
     cells = [value.strip() if isinstance(value, str) else value for value in found.tolist()]
     return [None if gone or cell == "" else cell for cell, gone in zip(cells, empty, strict=True)]
-
-
-def _csv_columns(path: Path) -> dict[str, list[str]]:
-    """A CSV file as spreadsheets write it: with commas, semicolons or tabs between the cells."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabelNoiseError(
-            f"Expected a CSV file in UTF-8, but {path} cannot be read: {error}"
-        ) from error
-    head = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count))
-    lines = [line for line in reader if any(cell.strip() for cell in line)]
-    names = [name.strip() for name in lines[0]] if lines else []
-    return {
-        name: [line[i] if i < len(line) else "" for line in lines[1:]]
-        for i, name in reversed(list(enumerate(names)))
-    }
 
 
 def _whole(values: Sequence[Any], name: str) -> np.ndarray:
@@ -267,8 +252,8 @@ def _classes(values: Sequence[Any], row: np.ndarray, number: Mapping[str, int]) 
         if value is None:
             continue
         name = str(value)
-        if name not in number:  # spreadsheets write 3 as 3.0, and ' before what may be a formula
-            name = name.removesuffix(".0").removeprefix("'")
+        if name not in number:  # a spreadsheet may have written 3 as 3.0
+            name = name.removesuffix(".0")
         found[i] = number.get(name, -1)
         if found[i] < 0:
             unknown.append((int(row[i]), value))

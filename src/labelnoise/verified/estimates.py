@@ -27,6 +27,7 @@ from labelnoise.verified.sample import chance_wrong
 # the slopes of posterior and T, all labels alike, and each label or class apart.
 _SLOPE_SD, _COMMON_SD, _CLASS_SD = 1.0, 2.0, 0.5
 _LEAST = 1e-9  # of a probability whose logarithm is taken
+_NO_MASS = 1e-5  # share of the examples
 _SURE = 0.9  # chance of right or wrong by the model
 _DISAGREE = 4.0  # standard errors
 _TOO_MUCH = 1.5  # times as many wrong labels, or as few, as the model expected
@@ -189,7 +190,7 @@ def verify(
     joint, improved, _ = _joint(
         posterior, labels, answers, own, ends, None if rate is None else rate.estimate
     )
-    T, p = _rows(joint)
+    T, p = _rows(joint, own[0])
     return Verification(
         rate,
         own,
@@ -241,7 +242,7 @@ def verified_interval(
         shares = np.bincount(again.stratum, bad) / np.bincount(again.stratum)
         target = float(shares @ answers.sizes / answers.sizes.sum())
         for joint in _joint(posterior, labels, again, found.own, ends, target)[2]:
-            T, p = _rows(joint)
+            T, p = _rows(joint, found.own[0])
             matrices.append(T)
             priors.append(p)
     of_T, of_prior = (_around(np.stack(values), level) for values in (matrices, priors))
@@ -289,11 +290,11 @@ def _joint(
     return joint, improved, (line, counted)
 
 
-def _rows(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """T and class prior of P(clean, label); a class without mass has a row of I."""
+def _rows(joint: np.ndarray, otherwise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """T and class prior of P(clean, label), with rows of another T where a class has no mass."""
     p = joint.sum(axis=1)
-    T = np.where(p[:, None] > 0, joint / np.where(p > 0, p, 1)[:, None], np.eye(len(p)))
-    return T, p
+    known = p > _NO_MASS
+    return np.where(known[:, None], joint / np.where(known, p, 1)[:, None], otherwise), p
 
 
 def _between(ends: Ends, rate: float) -> np.ndarray:
@@ -316,7 +317,7 @@ def _with_rate(joint: np.ndarray, rate: float) -> np.ndarray:
     """The same with this noise rate: the odds of all labels to be wrong get one factor."""
     mass = joint.sum(axis=0)
     right = np.diag(joint)
-    chance = np.clip(1 - right / np.where(mass > 0, mass, 1), 1e-6, 1 - 1e-6)
+    chance = np.clip(1 - right / np.where(mass > 0, mass, 1), 1e-9, 1 - 1e-9)
     low, high = -30.0, 30.0
     for _ in range(60):
         middle = (low + high) / 2
