@@ -148,5 +148,6 @@ def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Array
     for column in near[:, :VOTERS].T:
         votes += suggested[column]
         alone += by_label[column]
-    votes += suggested.mean(axis=0)  # one vote, so that no class has none
+    # One vote, so that no class has none. A sum of float32 would depend on the order of examples.
+    votes += suggested.mean(axis=0, dtype=arrays.xp.float64)
     return arrays.xp.stack([linear.T, arrays.xp.log(votes).T, alone.T])
