@@ -121,7 +121,7 @@ class HeldOut:
         arrays = self.arrays
         put, block = arrays.put(weights.astype(np.float32)), arrays.larger * _SCORED_ROWS
         result = arrays.empty((len(self.X), len(weights)))
-        # One thread, and always the same order: BLAS rounds a product by the row's place in a block.
+        # One thread, and one order: BLAS rounds a product by the row's place in a block.
         with threadpool_limits(1, "blas"):
             for start in range(0, len(self.X), block):
                 rows = self.order[start : start + block]

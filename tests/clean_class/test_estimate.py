@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from labelnoise import HOC, transition_error
 from labelnoise.clean_class import counted_joint, fit_clean_class
+from labelnoise.clean_class.evidence import FOLDS
 from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, symmetric
@@ -170,4 +171,4 @@ def test_progress_reaches_its_total(overlapping):
     X, y = overlapping
     labels, steps = symmetric(y, 0.3, random_state=0).labels, []
     fit_clean_class(X, labels, *given(X, labels), progress=lambda *step: steps.append(step))
-    assert steps == [(number, 11) for number in range(1, 12)]
+    assert steps == [(number, 2 * FOLDS + 1) for number in range(1, 2 * FOLDS + 2)]

@@ -37,14 +37,12 @@ def likeliest(h, labels, steps=500):
 def test_joint_is_the_sum_over_examples(rng):
     """Entry (k, j) adds up the chances of class k over examples labelled j; shards add up."""
     posterior, labels = rng.dirichlet(np.ones(K), 500), rng.integers(0, K - 1, 500)
-    expected = np.zeros((K, K))
+    expected, rows = np.zeros((K, K)), np.arange(500)
     for chances, label in zip(posterior, labels, strict=True):
         expected[:, label] += chances
     np.testing.assert_allclose(counted_joint(posterior, labels, K), expected)
-    halves = [
-        counted_joint(posterior[rows], labels[rows], K) for rows in (slice(200), slice(200, None))
-    ]
-    np.testing.assert_allclose(sum(halves), expected)
+    parts = [counted_joint(posterior[part], labels[part], K) for part in (rows[:200], rows[200:])]
+    np.testing.assert_allclose(sum(parts), expected)
     assert (expected[:, K - 1] == 0).all()
 
 

@@ -95,8 +95,9 @@ def fit_clean_class(
     order, classes = ordered(X, labels, K)
     number = np.argsort(classes)
     both = np.ix_(classes, classes)
-    T, prior = of_triples[0][both].round(START_DIGITS), of_triples[1][classes]
-    T /= T.sum(axis=1, keepdims=True)  # what rounding did to a start would not stay small
+    # The search magnifies the last digits of its start, which depend on the order of classes.
+    T, prior = (part.round(START_DIGITS) for part in (of_triples[0][both], of_triples[1][classes]))
+    T /= T.sum(axis=1, keepdims=True)
     data = sample(X, number[labels], neighbors, order, K, sources, arrays)
     step = _counter(progress, 2 * FOLDS + 1)
     found, model, voters = _two_rounds(data, T, T, step)
