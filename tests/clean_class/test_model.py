@@ -59,7 +59,9 @@ def on_paper(data, model, expected, depends=None):
     T = raw / raw.sum(axis=1, keepdims=True)
     value = np.log((h * T[:, data.labels, np.arange(n)]).sum(axis=0)).sum()
     value += (expected * np.log(model.transition_matrix + 1e-12)).sum()
-    return value - module.SLOPE_PRECISION * (model.slopes**2).sum() / 2 - (model.b**2 + model.c**2) / 2
+    return (
+        value - module.SLOPE_PRECISION * (model.slopes**2).sum() / 2 - (model.b**2 + model.c**2) / 2
+    )
 
 
 @pytest.mark.parametrize("depends", [False, True])
