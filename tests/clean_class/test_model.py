@@ -123,6 +123,17 @@ def test_slopes_and_t_are_found_together(T):
     assert np.abs(found.intercepts).max() < 0.3
 
 
+def test_evidence_against_a_class():
+    """A class that no example seems to be of gets an intercept that is finite, and its share."""
+    data, _ = drawn(300, symmetric_matrix(K, 0.2))
+    data.scores[:, 0] -= 80
+    start = start_from(data, symmetric_matrix(K, 0.2))
+    assert np.isfinite(start.intercepts).all()
+    found = fit(data, start, symmetric_matrix(K, 0.2))
+    assert np.isfinite(found.log_likelihood)
+    assert explained(data, found)[0].mean(axis=1).min() > 0.2
+
+
 def test_evidence_that_says_nothing_has_no_slope():
     """A kind that is noise gets a slope near 0, and one that points the wrong way gets none."""
     data, _ = drawn(4000, symmetric_matrix(K, 0.2))
