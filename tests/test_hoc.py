@@ -32,7 +32,9 @@ DOES_NOT_APPLY = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("est", [HOC(), HOC.paper(n_rounds=2, sample_size=10)], ids=str)
+@pytest.mark.parametrize(
+    "est", [HOC(), HOC.paper(n_rounds=2, sample_size=10, random_state=4)], ids=str
+)
 def test_scikit_learn_checks(est):
     """HOC keeps scikit-learn's contract: every check passes but those listed."""
     results = check_estimator(est, on_skip=None)
@@ -537,7 +539,7 @@ def test_a_loaded_estimate_has_the_interval_it_was_saved_with(est, tmp_path):
     content = json.loads((tmp_path / "a.json").read_text())
     content["confidence_interval"]["noise_rate"] = [0.5, 0.2]
     (tmp_path / "b.json").write_text(json.dumps(content))
-    with pytest.raises(LabelNoiseError, match="an interval ends before it begins"):
+    with pytest.raises(LabelNoiseError, match="an interval (ends before it|does not contain)"):
         HOC.load(tmp_path / "b.json")
 
 

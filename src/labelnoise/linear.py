@@ -121,11 +121,11 @@ class HeldOut:
         arrays = self.arrays
         put, block = arrays.put(weights.astype(np.float32)), arrays.larger * _SCORED_ROWS
         result = arrays.empty((len(self.X), len(weights)))
-        # One thread, blocks of one size: a product that is cut elsewhere is rounded otherwise.
+        # One thread, and one order: BLAS rounds a product by the row's place in a block.
         with threadpool_limits(1, "blas"):
             for start in range(0, len(self.X), block):
-                some = slice(start, start + block)
-                result[some] = self._rows(some) @ put[:, :-1].T
+                rows = self.order[start : start + block]
+                result[arrays.put(rows)] = self._rows(rows) @ put[:, :-1].T
         result += put[:, -1]
         return result
 

@@ -25,6 +25,7 @@ ENOUGH_OF_A_CLASS = 2000  # examples, or 20,000 in all: a T to start from needs 
 UNCLEAR = 0.9  # of a row's diagonal: another entry as large casts doubt on the start
 AT_BOUND = 1e-3  # ratios below it are at their bound 0
 DRAWS = 500
+START_DIGITS = 4  # of the triples' T
 MOST_RATIOS = 2500  # for an interval
 
 Point = tuple[np.ndarray, np.ndarray]
@@ -94,7 +95,9 @@ def fit_clean_class(
     order, classes = ordered(X, labels, K)
     number = np.argsort(classes)
     both = np.ix_(classes, classes)
-    T, prior = of_triples[0][both], of_triples[1][classes]
+    # The search magnifies the last digits of its start, which depend on the order of classes.
+    T, prior = (part.round(START_DIGITS) for part in (of_triples[0][both], of_triples[1][classes]))
+    T /= T.sum(axis=1, keepdims=True)
     data = sample(X, number[labels], neighbors, order, K, sources, arrays)
     step = _counter(progress, 2 * FOLDS + 1)
     found, model, voters = _two_rounds(data, T, T, step)

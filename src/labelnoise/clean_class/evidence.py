@@ -23,6 +23,7 @@ VOTERS = 18
 KINDS = 3  # of evidence
 FOLDS = 3
 LABELS_OF_A_COLUMN, PENALTIES = (16, 40), (0.03, 1.0)  # for each class; C of the linear models
+LEAST_VOTE = 1e-6  # for a class: its logarithm stays finite
 UNIFORM_SHARE = 0.1  # of uniform noise in the T that votes use: no label is impossible
 
 
@@ -148,6 +149,6 @@ def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Array
     for column in near[:, :VOTERS].T:
         votes += suggested[column]
         alone += by_label[column]
-    # One vote, so that no class has none, and more than 0 where float32 has underflowed.
-    votes += suggested.mean(axis=0) + 1e-30
+    # One vote, so that no class has none. A sum of float32 would depend on the order of examples.
+    votes += suggested.mean(axis=0, dtype=arrays.xp.float64) + LEAST_VOTE
     return arrays.xp.stack([linear.T, arrays.xp.log(votes).T, alone.T])

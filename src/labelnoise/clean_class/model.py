@@ -87,7 +87,8 @@ def start_from(data: Evidence, T: np.ndarray) -> Model:
     some = data.scores[:, :, :: 1 + n // 5000]
     for _ in range(10):
         h = data.arrays.get(model.h(some, data.arrays)).mean(axis=1)
-        model = replace(model, intercepts=model.intercepts + np.log(shares / h))
+        missing = np.log(shares / np.maximum(h, LEAST_CHANCE))
+        model = replace(model, intercepts=model.intercepts + missing)
     return model
 
 

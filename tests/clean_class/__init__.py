@@ -1,0 +1,1 @@
+"""Tests of the one model of the clean class."""
