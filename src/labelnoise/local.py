@@ -106,9 +106,8 @@ class LocalHOC(ManyMatrices):
 
     Notes
     -----
-    Not for noise that is the same everywhere, nor where a few hundred examples are too few to
-    distinguish a local matrix from the global one: in benchmarks/results/local.md the global T
-    is nearer to the local truth in seven cases of eight.
+    In benchmarks/results/local.md the local matrices are nearer to the local truth than the
+    global T in five cases of six; those of the triples (refine=False) in one.
 
     Examples
     --------
