@@ -121,6 +121,7 @@ def accuracy() -> None:
         from labelnoise.plots import plot_local_errors
     except ImportError:
         return
+    pyplot.rcParams["svg.hashsalt"] = "local"  # the same file each time
     ax = pyplot.subplots(figsize=(5, 3), layout="constrained")[1]
     plot_local_errors(*drawn, ax).figure.savefig(PICTURE, metadata={"Date": None})
 
