@@ -27,12 +27,6 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-from scipy.spatial.distance import cdist
-from sklearn.datasets import load_digits
-from sklearn.neural_network import MLPClassifier
-from tables import table
-
-from labelnoise import Consensus, feasibility
 from labelnoise.assumptions import (
     N_NEIGHBORS,
     check_dependence,
@@ -42,6 +36,12 @@ from labelnoise.assumptions import (
     check_pure,
     check_ranks_agree,
 )
+from scipy.spatial.distance import cdist
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+from tables import table
+
+from labelnoise import Consensus, feasibility
 from labelnoise.diagnostics import Finding, check_fit, check_guarantee, check_rows, overlap_of
 from labelnoise.intervals import confidence_interval
 from labelnoise.linear import noisy_posteriors

@@ -87,9 +87,8 @@ class Consensus:
             How much each example counts as a centre (as a neighbour it always counts). 0 leaves
             it out.
         independent : bool, default=False
-            Count only the centres of `independent_centres`, the paper's ``E_3*``: their triples
-            share no example, so they are independent draws. They are about a quarter to a fifth
-            of all, and T has a larger error from them: use them to check theory, not to estimate.
+            Count only the centres of `independent_centres`, the paper's ``E_3*``. They are about
+            a fifth of all, so T has a larger error from them.
         ordered : bool, default=False
             Keep which neighbour is nearer.
 

@@ -97,8 +97,7 @@ def symmetric(
     _check_rate(rate)
     clean, names = _encode(y, classes)
     k = len(names)
-    T = np.full((k, k), rate / (k - 1))
-    np.fill_diagonal(T, 1 - rate)
+    T = np.where(np.eye(k, dtype=bool), 1 - rate, rate / (k - 1))
     return _from_class("symmetric", clean, names, T, random_state)
 
 
@@ -126,8 +125,7 @@ def pair_flip(
     """
     _check_rate(rate)
     clean, names = _encode(y, classes)
-    identity = np.eye(len(names))
-    T = (1 - rate) * identity + rate * np.roll(identity, 1, axis=1)
+    T = (1 - rate) * np.eye(len(names)) + rate * np.roll(np.eye(len(names)), 1, axis=1)
     return _from_class("pair flip", clean, names, T, random_state)
 
 
@@ -249,7 +247,7 @@ def instance_dependent(
     full : bool
         Also give ``transition_matrices``: N K K doubles.
     y, classes, random_state
-        As for `symmetric`. The flip rates and the map depend on the seed only.
+        As for `symmetric`.
 
     Notes
     -----

@@ -186,11 +186,10 @@ def clean_accuracy(
 
     Notes
     -----
-    ``C = (T^-1)' C~`` (see `clean_confusion`), whose trace is the accuracy. It holds if noise
-    depends only on the class, and if the classifier did not learn the noise of these labels:
-    its errors must not follow theirs. The class prior may differ from that of the data which T
-    was estimated from. The interval is that of draws of the test sample (multinomial) and of
-    rows of T (Dirichlet distributions with these variances).
+    The trace of `clean_confusion`. It holds if noise depends only on the class, and the
+    classifier's errors do not follow those of the labels: people's often do, and the accuracy
+    then comes out too high. The class prior may differ from where T was estimated. The interval
+    is that of draws of the test sample (multinomial) and of T (Dirichlet rows).
 
     Examples
     --------

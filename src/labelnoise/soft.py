@@ -2,9 +2,8 @@
 
 `solve_soft` rests on the two neighbours erring independently of each other, given the centre's
 class. In a real representation they do not: all three lie in one place, and where classes
-overlap they err together. `check_soft` says what the labels can say about that, and
-`labelnoise.assumptions.check_ranks_agree` whether T depends on how far neighbours are. A given S
-is worth far more than an estimated one: see benchmarks/results/soft.md.
+overlap they err together. `check_soft` says what the labels can say about that. A given S is
+worth far more than an estimated one: see benchmarks/results/soft.md.
 """
 
 from __future__ import annotations

@@ -62,10 +62,8 @@ def solve(
     consensus : Consensus
     solver : {"likelihood", "moments", "paper", "paper-text"}
         Maximum likelihood; the closed form of the theory, exact on exact input and noisy on
-        samples; or the paper's sum of norms, minimised by Adam. "paper" starts as the paper's
-        public code does, and from the likelihood's starts: the smallest objective wins.
-        "paper-text" starts at the logits ``K I - 1 1'`` of the paper's text, and nowhere else.
-        At 100 classes that start saturates the softmax, and T stays at the identity.
+        samples; or the paper's sum of norms, by Adam from the public code's start. "paper-text"
+        starts at the logits ``K I - 1 1'`` of the paper's text, which saturate at 100 classes.
     start : (T, p), optional
         For "likelihood": start there and nowhere else.
     tol : float, optional
@@ -84,10 +82,9 @@ def solve(
 
     Notes
     -----
-    The triples fix the rows of T but not their order. A T whose rows have their maximum off the
-    diagonal comes out with its rows exchanged: with two classes and both noise rates above one
-    half, the answer is the mirrored T, with rates below one half. A singular T has no unique
-    answer.
+    The triples do not fix the order of rows. A T with maxima off the diagonal comes out with rows
+    exchanged: with two classes and both noise rates above one half, the mirrored T. A singular T
+    has no unique answer.
     """
     if solver not in SOLVERS:
         raise LabelNoiseError(
@@ -100,17 +97,15 @@ def solve(
             f"Expected at least two labels that occur, but only class number {labels[0]} does"
         )
     if start is not None:
-        if start[0].shape != (K, K) or start[1].shape != (K,):
-            raise LabelNoiseError(
-                f"Expected a start of shapes {(K, K)} and {(K,)}, but they are "
-                f"{start[0].shape} and {start[1].shape}"
-            )
+        shapes = start[0].shape, start[1].shape
+        if shapes != ((K, K), (K,)):
+            raise LabelNoiseError(f"Expected a start of shapes {(K, K)}, {(K,)}, but {shapes}")
         start = (start[0][np.ix_(labels, labels)], start[1][labels])
-    rng = np.random.default_rng(random_state)
+    settings = Settings(start, tol, n_steps, np.random.default_rng(random_state))
     # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
     # way: measured twice as slow.
     with threadpool_limits(1, "blas"):
-        fit = SOLVERS[solver](inner, Settings(start, tol, n_steps, rng))
+        fit = SOLVERS[solver](inner, settings)
         order = class_order(fit.T, fit.p)
         T, p = fit.T[order], fit.p[order]
         model = model_of(*inner.sorted_triples(), len(labels))

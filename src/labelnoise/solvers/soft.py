@@ -113,10 +113,8 @@ def solve_soft(
 
     Notes
     -----
-    Maximises the likelihood of ``c3[a, b, c] = sum_i p[i] T[i, a] (S T)[i, b] (S T)[i, c]``,
-    where a is the centre's label, over T, p and the free part of S, by EM from several starts
-    and then L-BFGS. What T owes to S rests on the two neighbours erring independently given the
-    centre's class; see `labelnoise.soft.check_soft`.
+    It rests on the two neighbours erring independently given the centre's class: see
+    `labelnoise.soft.check_soft`.
 
     Examples
     --------
@@ -133,56 +131,53 @@ def solve_soft(
     """
     kind, given = _checked_S(S, consensus.n_classes)
     inner, labels = occurring_part(consensus)
-    K = len(labels)
-    if K > _LARGEST_CLASS_COUNT:
+    if len(labels) > _LARGEST_CLASS_COUNT:
         raise LabelNoiseError(
             f"Expected at most {_LARGEST_CLASS_COUNT} labels for soft clusterability, whose "
-            f"computation is dense, but {K} occur: use plain HOC, or merge classes"
+            f"computation is dense, but {len(labels)} occur: use plain HOC, or merge classes"
         )
     plain = solve(consensus)
-    if given is not None:
-        # Among the classes whose labels occur; its diagonal is positive, so rows have a sum.
-        given = given[np.ix_(labels, labels)]
-        given = given / given.sum(axis=1, keepdims=True)
-    with threadpool_limits(1, "blas"):
-        start = plain.transition_matrix[np.ix_(labels, labels)]
-        best = fit_soft(inner, start, kind, given, tol)
-    T, p, found = best.T, best.p, best.S
-    # A given matrix S says which class is which, unless it treats all alike.
-    if given is None or np.allclose(given, even_confusion(given[0, 1], K)):
-        order = class_order(T, p)
-        T, p, found = T[order], p[order], found[np.ix_(order, order)]
-
+    best = _fit(inner, plain.transition_matrix[np.ix_(labels, labels)], kind, given, labels, tol)
     return SoftSolution(
-        transition_matrix=among_all(T, labels, consensus.n_classes),
-        class_prior=np.bincount(labels, p, consensus.n_classes),
+        transition_matrix=among_all(best.T, labels, consensus.n_classes),
+        class_prior=np.bincount(labels, best.p, consensus.n_classes),
         divergence=best.loss,
         occurring=plain.occurring,
         steps=best.steps,
         converged=best.converged,
         start=best.start,
-        S=among_all(found, labels, consensus.n_classes),
+        S=among_all(best.S, labels, consensus.n_classes),
         kind=kind,
         plain=plain,
     )
 
 
-def fit_soft(
+def _fit(
     consensus: Consensus,
     plain: np.ndarray,
     kind: str,
     given: np.ndarray | None,
-    tol: float | None = None,
+    labels: np.ndarray,
+    tol: float | None,
 ) -> SoftFit:
     """Fit a consensus in which all labels occur; `plain` is the T that plain HOC finds in it."""
+    if given is not None:
+        # Among the classes whose labels occur; its diagonal is positive, so rows have a sum.
+        given = given[np.ix_(labels, labels)]
+        given = given / given.sum(axis=1, keepdims=True)
     model, n = SoftModel(consensus), max(consensus.n_centers, 1)
     gradient, gain = (1e-9, 1e-7 / n) if tol is None else (tol, 0.0)
-    tried = [
-        _lbfgs(model, _em(model, start), _TRIAL_STEPS, gradient, max(gain, _ROUGHLY / n))
-        for start in _starts(plain, consensus.c1, kind, given)
-    ]
-    best = min(tried, key=lambda fit: fit.loss)
-    return _lbfgs(model, best, _STEPS, gradient, gain)
+    with threadpool_limits(1, "blas"):
+        tried = [
+            _lbfgs(model, _em(model, start), _TRIAL_STEPS, gradient, max(gain, _ROUGHLY / n))
+            for start in _starts(plain, consensus.c1, kind, given)
+        ]
+        best = _lbfgs(model, min(tried, key=lambda fit: fit.loss), _STEPS, gradient, gain)
+    # A given matrix S says which class is which, unless it treats all in the same way.
+    if given is not None and not np.allclose(given, even_confusion(given[0, 1], len(given))):
+        return best
+    order = class_order(best.T, best.p)
+    return replace(best, T=best.T[order], p=best.p[order], S=best.S[np.ix_(order, order)])
 
 
 class SoftModel:

@@ -119,7 +119,10 @@ class DenseTriples:
 
 
 class SparseTriples:
-    """Only the triples that occur: O(triples * K) time, memory of a chunk."""
+    """Only the triples that occur: O(triples * K) time, memory of a chunk.
+
+    A token is a label of one of the problems: L problems have L K of them.
+    """
 
     def __init__(
         self,
@@ -129,11 +132,24 @@ class SparseTriples:
         problem: np.ndarray | None = None,
         n_problems: int = 1,
     ) -> None:
-        tokens = triples.astype(np.intp)
+        self.K, self.n_tokens, self.problem = K, n_problems * K, problem
+        self.tokens = triples.astype(np.intp)
         if problem is not None:
-            tokens = problem[:, None] * K + tokens
-        self.counts = TokenTriples(tokens, frequencies, n_problems * K, K, problem)
-        self.divergence = Divergence(triples, frequencies, K)
+            self.tokens = problem[:, None] * K + self.tokens
+        self.frequencies, self.divergence = frequencies, Divergence(triples, frequencies, K)
+        self.dtype = np.float32 if K >= _FLOAT32_FROM else np.float64
+        # Each chunk gives an (n_tokens, K) result: it must hold more triples than that.
+        step = max(_CHUNK // K, 4 * self.n_tokens)
+        self.chunks = [slice(s, s + step) for s in range(0, len(triples), step)]
+        self.members = [self._thirds(self.tokens[chunk]) for chunk in self.chunks]
+        self.map = map if len(self.chunks) == 1 else ThreadPoolExecutor().map
+
+    def _thirds(self, tokens: np.ndarray) -> sp.csr_array:
+        """(n_tokens, m) how often each token is in each of m triples, over 3."""
+        columns = np.repeat(np.arange(len(tokens)), 3)
+        thirds = np.full(tokens.size, 1 / 3, self.dtype)
+        shape = (self.n_tokens, len(tokens))
+        return sp.csr_array((thirds, (tokens.ravel(), columns)), shape=shape)
 
     def joint(self, T: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Posterior joint of clean class (rows) and label (columns) at (T, p)."""
@@ -144,99 +160,44 @@ class SparseTriples:
         joint, chance = self._visit(T, p)
         return joint, self.divergence(chance)
 
-    def contraction(self, T: np.ndarray) -> np.ndarray:
-        """Contraction of the observed triples with T, twice: rows i, columns a."""
-        return _as_rows(self.counts.contraction(_as_columns(T)), T.shape)
+    def chance(self, T: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """(M,) chance of each triple, in one of its orders."""
+        return self._visit(T, p)[1]
 
     def _visit(self, T: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        labels, chance, _ = self.counts.expected(_as_columns(T), p.reshape(-1, p.shape[-1]))
-        return _as_rows(labels / 3, T.shape), chance
+        columns, priors = _as_columns(T).astype(self.dtype), p.astype(self.dtype)
+        chance = np.empty(len(self.frequencies))
 
-
-class TokenTriples:
-    """Distinct triples of tokens, with weights: a token is a label under a matrix of its own.
-
-    One problem has K tokens; L problems, or L groups of examples, have L K. The class prior of
-    a triple is row `prior_of` of the priors.
-    """
-
-    def __init__(
-        self,
-        tokens: np.ndarray,
-        weight: np.ndarray,
-        n_tokens: int,
-        K: int,
-        prior_of: np.ndarray | None = None,
-    ) -> None:
-        self.tokens, self.weight, self.prior_of = tokens, weight, prior_of
-        self.n_tokens, self.K = n_tokens, K
-        self.dtype = np.float32 if K >= _FLOAT32_FROM else np.float64
-        # Each chunk gives an (n_tokens, K) result: it must hold more triples than that.
-        step = max(_CHUNK // K, 4 * n_tokens)
-        self.chunks = [slice(s, s + step) for s in range(0, len(tokens), step)]
-        self.members = [self._occurrences(tokens[chunk], n_tokens) for chunk in self.chunks]
-        self.map = map if len(self.chunks) == 1 else ThreadPoolExecutor().map
-
-    def _occurrences(self, numbers: np.ndarray, size: int) -> sp.csr_array:
-        """(size, m) how often each number occurs in each of m rows."""
-        m = len(numbers)
-        columns = np.repeat(np.arange(m), numbers.size // max(m, 1))
-        ones = np.ones(numbers.size, self.dtype)
-        return sp.csr_array((ones, (numbers.ravel(), columns)), shape=(size, m))
-
-    def expected(
-        self, columns: np.ndarray, priors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Expected counts (n_tokens, K) of each token in each class, chances (M,), class counts.
-
-        Columns (n_tokens, K) are each token's chance in each class. The class counts (C, K) are
-        those of each prior, empty if there is one prior only.
-        """
-        columns = np.ascontiguousarray(columns, self.dtype)
-        priors = priors.astype(self.dtype)
-        chance = np.empty(len(self.weight))
-
-        def part(number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        def part(number: int) -> np.ndarray:
             chunk = self.chunks[number]
             i, j, k = self.tokens[chunk].T
             share = columns[i]
             share *= columns[j]
             share *= columns[k]
-            share *= priors[0] if self.prior_of is None else priors[self.prior_of[chunk]]
+            share *= priors if self.problem is None else priors[self.problem[chunk]]
             total = share.sum(axis=1)
             chance[chunk] = total
-            # A share of the total is at most 1, where weight over total may overflow.
+            # A share of the total is at most 1, where frequency over total may overflow.
             share /= np.maximum(total, _SMALLEST_TOTAL)[:, None]
-            share *= self.weight[chunk, None].astype(self.dtype)
-            if self.prior_of is None:
-                return self.members[number] @ share, None
-            return self.members[number] @ share, self._of_priors(chunk, len(priors)) @ share
+            share *= self.frequencies[chunk, None].astype(self.dtype)
+            return self.members[number] @ share
 
-        labels = np.zeros((self.n_tokens, self.K))
-        classes = np.zeros(priors.shape if self.prior_of is not None else (0, self.K))
-        for of_tokens, of_priors in self.map(part, range(len(self.chunks))):
-            labels += of_tokens
-            if of_priors is not None:
-                classes += of_priors
-        return labels, chance + _TINY, classes
+        joint = np.zeros((self.n_tokens, self.K))
+        for counts in self.map(part, range(len(self.chunks))):
+            joint += counts
+        return _as_rows(joint, T.shape), chance + _TINY
 
-    def _of_priors(self, chunk: slice, n_priors: int) -> sp.csr_array:
-        assert self.prior_of is not None
-        return self._occurrences(self.prior_of[chunk], n_priors)
-
-    def contraction(self, columns: np.ndarray) -> np.ndarray:
-        """(n_tokens, K) weight of each token as one member, times the chances of the other two."""
-        result = np.zeros((self.n_tokens, self.K))
+    def contraction(self, T: np.ndarray) -> np.ndarray:
+        """Contraction of the observed triples with T, twice: rows i, columns a."""
+        columns, result = _as_columns(T), np.zeros((self.n_tokens, self.K))
         for chunk in self.chunks:
-            members = self.tokens[chunk].T
-            third = (self.weight[chunk] / 3)[:, None]
+            members, place = self.tokens[chunk].T, np.arange(len(self.tokens[chunk]))
+            third = (self.frequencies[chunk] / 3)[:, None]
             for first, second, other in ((0, 1, 2), (1, 0, 2), (2, 0, 1)):
-                place = sp.csr_array(
-                    (np.ones(len(third)), (members[first], np.arange(len(third)))),
-                    shape=(self.n_tokens, len(third)),
-                )
-                result += place @ (third * columns[members[second]] * columns[members[other]])
-        return result
+                shape = (self.n_tokens, len(place))
+                holds = sp.csr_array((np.ones(len(place)), (members[first], place)), shape=shape)
+                result += holds @ (third * columns[members[second]] * columns[members[other]])
+        return _as_rows(result, T.shape)
 
 
 def _as_columns(T: np.ndarray) -> np.ndarray:
@@ -296,8 +257,8 @@ def sampling_divergence(T: np.ndarray, p: np.ndarray, n: int) -> tuple[float, fl
         return divergence_of_counts(chance, chance, n)
     triples = np.sort(draw_triples(T, p, _PATTERNS, np.random.default_rng(0)), axis=1)
     model = SparseTriples(triples, np.full(_PATTERNS, 1 / _PATTERNS), K)
-    chance = model.counts.expected(T.T, p[None])[1] * model.divergence.orders
-    return divergence_of_counts(chance, model.divergence.frequencies, n)
+    chance = model.chance(T, p) * model.divergence.orders
+    return divergence_of_counts(chance, model.frequencies, n)
 
 
 def divergence_of_counts(chance: np.ndarray, weight: np.ndarray, n: int) -> tuple[float, float]:
