@@ -7,7 +7,8 @@
 
 A cell is a method on a data set with one kind of labels and one seed. Each finished cell is a line
 of results/paper_cells.jsonl and is not done again, so several occasions add up; `--out` writes the
-new lines to another file. One thread a process. Where there are a GPU and Pillow, `run --data
+new lines to another file. One thread a process. A machine without Pillow needs LABELNOISE_CACHE, a
+folder with the file of labels. Where there are a GPU and Pillow, `run --data
 pixels --network resnet18 --plan brief` does the cells on images, the figure and the extractors.
 """
 
@@ -37,7 +38,8 @@ from labelnoise.training import METHODS, Run, plan_named
 
 RESULTS = Path(__file__).parent / "results"
 CELLS = RESULTS / "paper_cells.jsonl"
-LABELS_FILE = Path(__file__).parent / "cache" / "paper_labels.npz"
+CACHE = Path(os.environ.get("LABELNOISE_CACHE", Path(__file__).parent / "cache"))
+LABELS_FILE = CACHE / "paper_labels.npz"
 PAGE = RESULTS / "paper_tables.md"
 
 DATA = ("lite2", "lite0", "made100", "pixels")
