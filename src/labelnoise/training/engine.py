@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +299,7 @@ class Run:
         assert self._folder is not None
         network = self.network if isinstance(self.network, str) else repr(self.network)
         own = {"network": network, "seed": self.seed, "validation": self.validation}
-        settings = {**settings, **own, **asdict(self.plan)}
+        settings = {**settings, **own, **asdict(replace(self.plan, summary=""))}
         settings = json.loads(json.dumps(settings))
         path = self._folder / "settings.json"
         if path.exists():

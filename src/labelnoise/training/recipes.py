@@ -5,7 +5,7 @@ A recipe holds the facts of a method's last training. What it leaves open, the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labelnoise._errors import LabelNoiseError
@@ -34,8 +34,8 @@ class Recipe:
         fewer steps the rate is higher, so that it gets as far.
     """
 
-    summary: str
-    source: str = ""
+    summary: str = field(repr=False)
+    source: str = field(default="", repr=False)
     warm_up: Length = 0
     ramp: Length = 0
     optimizer: str | None = None
