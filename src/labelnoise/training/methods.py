@@ -129,7 +129,7 @@ class Correcting(Method):
     """Pull back a class that the network hardly answers any more, though by T and the labels there
     are examples of it: see `Corrected`. It asks for a T that is about right."""
     q: float = 0.0
-    """Of `ForwardLoss`: above 0 the loss is bounded, and learns fewer wrong labels by heart."""
+    """Of `ForwardLoss`: above 0 the loss is bounded."""
 
     def corrected(
         self, run: Run, transitions: Transitions, loss: ForwardLoss | ReweightLoss
