@@ -17,15 +17,15 @@ import torch
 from tables import table
 
 from labelnoise.io.datasets import ImageData, load
-from labelnoise.training import Objective, Plan, Run, Schedule
-from labelnoise.training.engine import _GraphStepper, _Stepper
+from labelnoise.training import RECIPES, Objective, Plan, Run, Schedule
 from labelnoise.training.objectives import CoTeaching, CrossEntropy
+from labelnoise.training.steps import GraphStepper, Stepper
 
 CASES = [
     ("resnet34", 128, CrossEntropy),
     ("resnet18", 128, CrossEntropy),
     ("resnet18", 256, CrossEntropy),
-    ("resnet18", 256, lambda: CoTeaching(0.2, 10)),
+    ("resnet18", 256, lambda: CoTeaching(0.2, RECIPES["co-teaching"])),
 ]
 
 
@@ -35,7 +35,7 @@ def cifar10() -> ImageData:
 
 
 def seconds_per_epoch(
-    stepper_type: type[_Stepper], network: str, batch_size: int, objective: Callable[[], Objective]
+    stepper_type: type[Stepper], network: str, batch_size: int, objective: Callable[[], Objective]
 ) -> float:
     """Of the faster of two epochs, after one in which the graph is recorded."""
     schedule = Schedule(((0.1, 3),), batch_size=batch_size)
@@ -60,8 +60,8 @@ def seconds_per_epoch(
 def main() -> None:
     rows = []
     for network, batch_size, objective in CASES:
-        plain = seconds_per_epoch(_Stepper, network, batch_size, objective)
-        graph = seconds_per_epoch(_GraphStepper, network, batch_size, objective)
+        plain = seconds_per_epoch(Stepper, network, batch_size, objective)
+        graph = seconds_per_epoch(GraphStepper, network, batch_size, objective)
         rows.append(
             [
                 network,

@@ -38,7 +38,16 @@ def test_help_lists_the_commands(run):
     """--help names the commands and what the exit statuses mean."""
     status, output, _ = run("--help")
     assert status == 0
-    for command in ("demo", "estimate", "suspects", "embed", "corrupt", "train", "compare"):
+    for command in (
+        "demo",
+        "estimate",
+        "suspects",
+        "embed",
+        "corrupt",
+        "train",
+        "predict",
+        "compare",
+    ):
         assert re.search(rf"^│ {command} ", output, re.MULTILINE)
         assert "Examples:" in run(command, "--help")[1]
     assert "130 interrupted" in re.sub(r"\s+", " ", output)

@@ -184,9 +184,9 @@ def _with_text_file(run):
         (["corrupt", "y.npy", "--kind", "instance", "--rate", ".1", "--out", "z.npy"], 2, "needs"),
         (["embed", "no", "--out", "z.npy"], 1, "there is no no"),
         (["embed", "t.csv", "--out", "z.npy"], 2, "needs --kind"),
-        (["train", "--data", "no"], 1, "Expected one of cifar10"),
-        (["train", "--data", "no", "--method", "magic"], 1, "one of ('ce', "),
-        (["train", "--data", "no", "--method-setting", "q"], 2, "NAME=VALUE"),
+        (["train", "no"], 1, "Expected one of cifar10"),
+        (["train", "no", "--method", "magic"], 1, "one of ('ce', "),
+        (["train", "no", "--method-setting", "q"], 2, "NAME=VALUE"),
         (["compare", "y.npy", "y.npy"], 1, "written by HOC.save"),
     ],
 )
@@ -421,7 +421,7 @@ def test_train_reports_accuracy_and_continues(run, data, monkeypatch):
     for name in ("labels", "test"):
         with open(f"photos/{name}.csv", "w") as file:
             file.writelines(["path,label\n", *(f"{i}.png,{i % 2}\n" for i in range(8))])
-    command = ["train", "--data", "photos", "--method", "gce", "--method-setting", "q=0.5"]
+    command = ["train", "photos", "--method", "gce", "--method-setting", "q=0.5"]
     command += ["--plan", "tiny", "--network", "resnet8", "--device", "cpu"]
     status, output, errors = run(*command)
     log = "runs/photos-gce-resnet8-tiny-0/log.jsonl"

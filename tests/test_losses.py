@@ -263,6 +263,38 @@ def test_peers_are_independent():
     assert ((draws.mean(0) - expected).abs() < 4 * draws.std(0) / 1000**0.5).all()
 
 
+@pytest.mark.parametrize("make", [ForwardLoss, BackwardLoss, ReweightLoss])
+def test_t_is_kept_in_double_precision(make):
+    """Logits in float64 meet T as it was given, whatever the default type is."""
+    logits, y = batch()
+    T = torch.tensor(T3, dtype=torch.float64) * 0.9 + 0.1 / 3
+    difference = make(T)(logits, y) - make()(logits, y, T)
+    assert abs(float(difference.detach())) < 1e-14
+
+
+@pytest.mark.parametrize("make", [ForwardLoss, ReweightLoss])
+def test_a_column_for_each_example_is_enough(make):
+    """T(x)[:, y] gives the value and the gradient of T(x)."""
+    logits, y = batch()
+    rng = np.random.default_rng(0)
+    T = torch.tensor(rng.dirichlet(np.ones(3), (12, 3)))
+    columns = T[torch.arange(12), :, y]
+    torch.testing.assert_close(make()(logits, y, columns=columns), make()(logits, y, T))
+    slope = torch.autograd.grad(make()(logits, y, columns=columns), logits)[0]
+    torch.testing.assert_close(slope, gradient(make(), logits, y, T))
+
+
+def test_the_bounded_forward_loss():
+    """q = 1 is one less the chance of the label; q to 0 is the logarithm."""
+    logits, y = batch()
+    chance = (logits.softmax(1) @ torch.tensor(T3).double())[range(12), y]
+    torch.testing.assert_close(ForwardLoss(T3, q=1)(logits, y), (1 - chance).mean())
+    torch.testing.assert_close(
+        ForwardLoss(T3, q=0.5)(logits, y), ((1 - chance.sqrt()) / 0.5).mean()
+    )
+    torch.testing.assert_close(ForwardLoss(T3, q=1e-9)(logits, y), ForwardLoss(T3)(logits, y))
+
+
 def test_dmi_leaves_out_absent_classes():
     """Without labels 1, the determinant is that of the other classes, with a finite slope."""
     logits, y = batch()
@@ -315,7 +347,7 @@ def test_matrices_are_buffers():
     loss = BackwardLoss(T)
     T[:] = 0
     assert set(loss.state_dict()) == {"transition_matrix", "inverse"}
-    torch.testing.assert_close(loss.transition_matrix, torch.tensor(T3))
+    torch.testing.assert_close(loss.transition_matrix, torch.tensor(T3, dtype=torch.float64))
     assert {b.device.type for b in loss.to("meta").buffers()} == {"meta"}
     assert CORESLoss(PRIOR3).double().prior.dtype == torch.float64
 
@@ -336,6 +368,10 @@ def test_matrices_are_buffers():
         (lambda x, y: ForwardLoss(T3)(x, y, torch.eye(3).expand(5, 3, 3)), r"\(12, 3, 3\)"),
         (lambda x, y: GCELoss(0.0), "q = 0.0"),
         (lambda x, y: GCELoss(truncation=1.0), "1.0"),
+        (lambda x, y: ForwardLoss(T3, q=1.5), "q = 1.5"),
+        (lambda x, y: ForwardLoss()(x, y, columns=torch.ones(12, 2)), r"\(12, 3\).*\(12, 2\)"),
+        (lambda x, y: GCELoss()(x, y + 1), "from 0 to 2, or the ignore_index -100, but it has 3"),
+        (lambda x, y: DMILoss()(x, y - 2), "but it has -2"),
         (lambda x, y: CORESLoss([0.5, 0.6]), "off by 0.1"),
         (lambda x, y: CORESLoss([0.5, 0.5])(x, y), "2 and the logits 3"),
         (lambda x, y: DMILoss()(x, y[:5]), r"\(12, 3\).*\(5,\)"),

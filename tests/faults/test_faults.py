@@ -19,7 +19,7 @@ from tests.fuzz.trials import FACTOR
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
 DATA = ["x.npy", "y.csv"]
-TRAIN = ["train", "--data", "photos", "--method", "gce", "--plan", "tiny", "--network", "resnet8"]
+TRAIN = ["train", "photos", "--method", "gce", "--plan", "tiny", "--network", "resnet8"]
 COMMANDS = {  # and what they leave under a final name
     "estimate": (["estimate", *DATA, "--no-check", "--out", "T.json"], ["T.json"]),
     "suspects": (["suspects", *DATA, "--out", "s.csv"], ["s.csv"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
 from labelnoise.cli.score import score
-from labelnoise.cli.training import train
+from labelnoise.cli.training import DESCRIPTIONS, predict, train
 from labelnoise.cli.verifying import verify_sample
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it; typer exits with it too
@@ -79,8 +80,9 @@ def _labelnoise(
     """How wrong are your labels? Estimate the noise, without clean labels."""
 
 
-def _add(command: object, *examples: str) -> None:
-    epilog = "\n\n".join(["Examples:", *(f"labelnoise {example}" for example in examples)])
+def _add(command: object, *examples: str, after: Sequence[str] = ()) -> None:
+    shown = [f"labelnoise {example}" for example in examples]
+    epilog = "\n\n".join(["Examples:", *shown, *after])
     app.command(epilog=epilog)(command)  # type: ignore[type-var]
 
 
@@ -116,8 +118,11 @@ _add(
 )
 _add(
     train,
-    "train --data cifar10 --root data --labels worst --method hoc-local",
-    "train --data photos/ --method gce --method-setting q=0.5 --plan short --network resnet18",
+    "train features.npy labels.csv --method hoc-global --network mlp",
+    "train photos/ --method gce --method-setting q=0.5 --plan short --network resnet18",
+    "train cifar10 worst --root data --method hoc-local",
+    after=DESCRIPTIONS,
 )
+_add(predict, "predict runs/features-hoc/model.safetensors new.npy --out predictions.csv")
 _add(compare, "compare before.json after.json")
 _add(score, "score test-labels.csv predictions.csv T.json")

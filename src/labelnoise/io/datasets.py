@@ -77,9 +77,10 @@ def load_arrays(
     test_labels: ArrayLike | None = None,
     classes: ArrayLike | None = None,
 ) -> ImageData:
-    """Take images (N, H, W, 3) uint8 that are in memory, and any labels.
+    """Take images (N, H, W, 3) uint8 or features (N, d) that are in memory, and any labels.
 
-    `classes` are all labels in order; by default the sorted distinct ones of `labels`.
+    `classes` are all labels in order; by default the sorted distinct ones of `labels`. Examples
+    without a label, None or NaN, are left out.
 
     Examples
     --------
@@ -88,10 +89,13 @@ def load_arrays(
     ImageData(arrays, 3 train, 0 test, 2 classes)
     """
     numbers, names = encode_labels(labels, classes)
+    images, labelled = np.asarray(images), numbers >= 0
+    if len(images) == len(numbers) and not labelled.all():
+        images, numbers = images[labelled], numbers[labelled]
     return ImageData(
         name="arrays",
         classes=tuple(str(name) for name in names),
-        train=Images(np.asarray(images)),
+        train=Images(images),
         labels=numbers,
         test=None if test_images is None else Images(np.asarray(test_images)),
         test_labels=None if test_labels is None else encode_labels(test_labels, names)[0],

@@ -22,19 +22,27 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
-    """Images in memory, or in files of any sizes; ``images[i]`` is one, (H, W, 3) uint8."""
+    """Images in memory, or in files of any sizes; ``images[i]`` is one, (H, W, 3) uint8.
+
+    Rows of features are kept here, too.
+    """
 
     array: np.ndarray | None = None
-    """(N, H, W, 3) uint8; None if the images are in files."""
+    """(N, H, W, 3) uint8, or (N, ...) floating numbers; None if the images are in files."""
     paths: Sequence[str] = ()
     """(N,) files, each read when it is asked for."""
 
     def __post_init__(self) -> None:
         array = self.array
-        if array is not None and (array.dtype != np.uint8 or array.shape[3:] != (3,)):
+        if array is None:
+            return
+        if array.dtype.kind == "f" and array.ndim > 1:
+            if not np.isfinite(array).all():
+                raise LabelNoiseError("Expected features that are finite, but there are NaN or inf")
+        elif array.dtype != np.uint8 or array.shape[3:] != (3,):
             raise LabelNoiseError(
-                f"Expected images as uint8 of shape (N, height, width, 3), but they are "
-                f"{array.dtype} of shape {array.shape}"
+                f"Expected images as uint8 of shape (N, height, width, 3), or floating numbers of "
+                f"shape (N, d), but they are {array.dtype} of shape {array.shape}"
             )
 
     def __len__(self) -> int:

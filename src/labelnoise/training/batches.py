@@ -1,4 +1,4 @@
-"""Batches of images: small data sets stay on the device, large ones are read from files."""
+"""Batches: rows of features and small images stay on the device, large images are read."""
 
 from __future__ import annotations
 
@@ -19,34 +19,80 @@ _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class BatchSource(Protocol):
-    """Images by their numbers, as batches of normalised tensors on the device."""
+    """Examples by their numbers, as batches of normalised tensors on the device."""
 
     size: int
+    """Height of the images, or number of features."""
+    centre: np.ndarray
+    scale: np.ndarray
+    """Mean and standard deviation that inputs are normalised by."""
+    representations: np.ndarray | None
+    """(N, d) rows of features; None for images."""
 
     def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
-        """Images of each array of numbers, (B, 3, H, W); cropped and flipped if `augment`."""
+        """Inputs of each array of numbers, images (B, 3, H, W); perhaps cropped and flipped."""
 
 
-def batch_source(images: Images, like: Images, device: torch.device, n_workers: int) -> BatchSource:
-    """Give images as batches, normalised by the colours of `like`: the training images."""
-    if images.array is None or like.array is None:
+def batch_source(
+    images: Images,
+    like: Images | tuple[np.ndarray, np.ndarray],
+    device: torch.device,
+    n_workers: int,
+) -> BatchSource:
+    """Give examples as batches, normalised as the training data `like`, or by mean and sd."""
+    if images.array is None:
         return _Files(images, device, n_workers)
-    colours = like.array[:: max(1, len(like) // 5000)].reshape(-1, 3) / 255
-    return _Resident(images.array, device, colours.mean(axis=0), colours.std(axis=0) + 1e-6)
+    if isinstance(like, Images):
+        like = _colours(like.array) if images.array.dtype == np.uint8 else _columns(like.array)
+    if images.array.dtype == np.uint8:
+        return _Resident(images.array, device, *like)
+    return _Rows(images.array, device, *like)
+
+
+def _colours(images: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if images is None:
+        return np.array(_IMAGENET_MEAN), np.array(_IMAGENET_STD)
+    colours = images[:: max(1, len(images) // 5000)].reshape(-1, 3) / 255
+    return colours.mean(axis=0), colours.std(axis=0) + 1e-6
+
+
+def _columns(rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    assert rows is not None
+    mean = rows.mean(axis=0, dtype=np.float64)
+    scale = np.sqrt(((rows - mean) ** 2).mean(axis=0))
+    return mean, np.where(scale > 1e-12, scale, 1.0)
+
+
+class _Rows:
+    """Rows of features that stay on the device, each column of mean 0 and variance 1."""
+
+    def __init__(
+        self, rows: np.ndarray, device: torch.device, centre: np.ndarray, scale: np.ndarray
+    ) -> None:
+        self.centre, self.scale = centre, scale
+        self.representations: np.ndarray | None = rows.reshape(len(rows), centre.size)
+        self.size = self.representations.shape[1]
+        self._rows = torch.from_numpy(((rows - centre) / scale).astype(np.float32)).to(device)
+
+    def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
+        for numbers in order:
+            yield self._rows[torch.from_numpy(numbers).to(self._rows.device, non_blocking=True)]
 
 
 class _Resident:
     """Images that stay on the device as bytes, and are cropped and flipped there."""
 
     def __init__(
-        self, images: np.ndarray, device: torch.device, mean: np.ndarray, std: np.ndarray
+        self, images: np.ndarray, device: torch.device, centre: np.ndarray, scale: np.ndarray
     ) -> None:
+        self.centre, self.scale = centre, scale
+        self.representations: np.ndarray | None = None
         self._padding = round(_PADDING * images.shape[1])
         sides = (self._padding, self._padding)
         padded = np.pad(images, ((0, 0), sides, sides, (0, 0)))
         self._pixels = torch.from_numpy(padded).to(device)
-        self._mean = torch.tensor(mean * 255, dtype=torch.float32, device=device)
-        self._scale = torch.tensor(1 / (std * 255), dtype=torch.float32, device=device)
+        self._mean = torch.tensor(centre * 255, dtype=torch.float32, device=device)
+        self._factor = torch.tensor(1 / (scale * 255), dtype=torch.float32, device=device)
         self._down = torch.arange(images.shape[1], device=device)
         self._across = torch.arange(images.shape[2], device=device)
         self.size = int(images.shape[1])
@@ -67,7 +113,7 @@ class _Resident:
                 down = (self._down + self._padding).expand(len(index), -1)
                 across = (self._across + self._padding).expand(len(index), -1)
             pixels = self._pixels[index[:, None, None], down[:, :, None], across[:, None, :]]
-            yield ((pixels - self._mean) * self._scale).permute(0, 3, 1, 2)
+            yield ((pixels - self._mean) * self._factor).permute(0, 3, 1, 2)
 
 
 class _Files:
@@ -76,10 +122,14 @@ class _Files:
     def __init__(self, images: Images, device: torch.device, n_workers: int) -> None:
         self._images, self._device, self._n_workers = images, device, n_workers
         self.size = _CROP
+        self.representations: np.ndarray | None = None
+        self.centre, self.scale = np.array(_IMAGENET_MEAN), np.array(_IMAGENET_STD)
 
     def batches(self, order: Sequence[np.ndarray], augment: bool, seed: int) -> Iterator[Tensor]:
-        mean = torch.tensor(_IMAGENET_MEAN, device=self._device)
-        std = torch.tensor(_IMAGENET_STD, device=self._device)
+        mean, std = (
+            torch.tensor(value, dtype=torch.float32, device=self._device)
+            for value in (self.centre, self.scale)
+        )
         on_gpu = self._device.type == "cuda"
         loader = DataLoader(
             _Crops(self._images, augment, seed),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import json
+import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,74 +18,29 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from labelnoise._errors import LabelNoiseError
+from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.images import ImageData
 from labelnoise.training.balance import balanced_batches
 from labelnoise.training.batches import BatchSource, batch_source
-from labelnoise.training.networks import Network, build_network
-from labelnoise.training.schedules import Plan, Schedule
+from labelnoise.training.networks import build_network, representations_of
+from labelnoise.training.schedules import Moment, Plan, Schedule
+from labelnoise.training.steps import GraphStepper, Objective, Step, Stepper, mixed_precision
 
 Progress = Callable[[str, int, int], None]
 OnEpoch = Callable[["Run", str, int], dict[str, Any]]
+MakeNetwork = str | Callable[[], nn.Module]
 
-_MOMENTUM = 0.9
 _EVALUATION_BATCH = 1000
-_WARM_UP_STEPS = 3  # before a CUDA graph is captured, as PyTorch asks for
-
-
-class Objective(nn.Module):
-    """What a step minimises, given what the networks answer: a method's heart.
-
-    Its buffers and parameters move to the device with it, and its parameters are learnt beside
-    the networks' (a revised T). Nothing in `forward` may depend on values in a way that changes
-    shapes: selected examples have weight 1, the others 0. So a GPU can replay a whole step.
-    """
-
-    n_networks = 1
-
-    def at_epoch(self, epoch: int) -> None:
-        """Prepare for an epoch; the first is 0. To be kept in buffers, changed in place."""
-
-    def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
-        """Give the loss of a batch: one (B, K) of logits a network, noisy labels, row numbers."""
-        raise NotImplementedError
-
-    def record(self) -> dict[str, Any]:
-        """What the log shall say of an epoch beside loss and accuracy."""
-        return {}
+_HELD_OUT = 0.1  # of the examples, where the best epoch is chosen by noisy labels
 
 
 class Run:
-    """A method's trainings on one data set: what `Method.fit` is given to work with.
+    """A method's trainings on one data set: `Method.fit` is given one to work with.
 
-    Parameters
-    ----------
-    data : ImageData
-        Images and noisy labels; clean test labels are for the log alone.
-    plan : Plan
-        Schedules.
-    network : str
-        See `build_network`.
-    features : array of shape (N, d), optional
-        First representations, from any encoder. By default those of a network trained by
-        cross-entropy on the noisy labels, on the plan's first schedule.
-    seed : int
-        Decides weights, the order of examples, crops. On a CPU runs repeat exactly.
-    folder : path, optional
-        Where checkpoints and ``log.jsonl`` go; an interrupted run goes on from there.
-    settings : dict
-        Kept with the checkpoints: a run with others is not continued.
-    device : str
-        "auto": a GPU where there is one.
-    n_workers : int
-        Processes that read image files.
-    progress : callable, optional
-        Called as ``progress(phase, steps done, steps in all)``.
-    on_epoch : callable, optional
-        Called as ``on_epoch(run, phase, epoch)`` after each epoch; gives entries for the log.
-    compiled : bool, default=False
-        Let ``torch.compile`` fuse the layers: half a minute at first, then a quarter faster.
+    The arguments are those of `labelnoise.training.train`; `settings` are kept with the
+    checkpoints, and a run with others is not continued. `networks` are those of the latest phase,
+    `log` has an entry for each epoch, `notes` has sentences for the user.
     """
 
     def __init__(
@@ -91,28 +48,29 @@ class Run:
         data: ImageData,
         plan: Plan,
         *,
-        network: str = "resnet34",
+        network: MakeNetwork = "resnet34",
         features: np.ndarray | None = None,
         seed: int = 0,
         folder: str | os.PathLike[str] | None = None,
         settings: dict[str, Any] | None = None,
         device: str = "auto",
         n_workers: int = 4,
+        validation: float = 0.0,
         progress: Progress | None = None,
         on_epoch: OnEpoch | None = None,
-        compiled: bool = False,
     ) -> None:
         self.data, self.plan, self.network = data, plan, network
-        self.features, self.seed = features, seed
-        self.networks: list[Network] = []
+        self.features, self.seed, self.validation = features, seed, validation
+        self.networks: list[nn.Module] = []
         self.log: list[dict[str, Any]] = []
-        self._progress, self._on_epoch, self._compiled = progress, on_epoch, compiled
+        self.notes: list[str] = []
+        self._progress, self._on_epoch = progress, on_epoch
         self._rank, self._n_processes = _processes()
         self.device = _device(device)
         self._folder = None if folder is None else Path(folder)
         if self._folder is not None:
             self._check_folder(settings or {})
-        self._train = batch_source(data.train, data.train, self.device, n_workers)
+        self.source = batch_source(data.train, data.train, self.device, n_workers)
         self._test = (
             None
             if data.test is None
@@ -133,172 +91,215 @@ class Run:
         schedule: Schedule,
         *,
         fresh: bool = True,
-        adam: bool = False,
+        best: bool = False,
     ) -> None:
         """Train networks on an objective; afterwards they are `networks`.
 
         Parameters
         ----------
         phase : str
-            A name for the log and the checkpoint.
+            A name for the log and the checkpoint. The result is the phase "final".
         objective : Objective
             What to minimise.
         schedule : Schedule
-            Learning rates and epochs.
+            Learning rates, epochs, optimiser.
         fresh : bool, default=True
             Begin with fresh weights, rather than with those of the phase before.
-        adam : bool, default=False
-            Adam without weight decay, in place of SGD with momentum.
+        best : bool, default=False
+            Hold out a tenth of the examples, and end with the network of the epoch that agrees
+            most with their noisy labels.
         """
         self._n_phases += 1
         torch.manual_seed(self._seed_of(0))
         if fresh:
             self.networks = [self._fresh_network() for _ in range(objective.n_networks)]
+        rows, held_out = self._split(phase, best)
         objective.to(self.device)
-        module = _Step(self.networks, objective, self.device)
-        optimizer = self._optimizer(module, schedule, adam)
-        records = self._restore(phase, module, optimizer)
-        stepper: _Stepper | None = None
-        for epoch in range(len(records), schedule.n_epochs):
+        module = Step(self.networks, objective, self.device)
+        optimizer = self._optimizer(module, schedule)
+        state = self._restore(phase, module, optimizer)
+        self._check_length(phase, objective, schedule, len(rows))
+        stepper: Stepper | None = None
+        for epoch in range(len(state.records), schedule.n_epochs):
             began = time.perf_counter()
-            rate = schedule.rate(epoch)
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(rate)
-                else:
-                    group["lr"] = rate
             stepper = stepper or self._stepper(module, optimizer)
-            objective.at_epoch(epoch)
             with torch.backends.cudnn.flags(enabled=True, benchmark=True):  # fixed shapes
-                loss = self._epoch(phase, stepper, schedule, epoch)
+                loss = self._epoch(phase, stepper, schedule, epoch, rows)
             if not np.isfinite(loss):
                 raise LabelNoiseError(
                     f"Expected a finite loss, but in epoch {epoch} of {phase!r} it is {loss}: "
-                    f"try a lower learning rate than {rate}"
+                    f"try a lower learning rate than {schedule.rate(epoch)}"
                 )
             record = {
                 "phase": phase,
                 "epoch": epoch,
-                "learning_rate": rate,
+                "learning_rate": schedule.rate(epoch) * objective.rate_factor,
                 "loss": loss,
                 "test_accuracy": self._accuracy(),
                 **objective.record(),
                 "seconds": round(time.perf_counter() - began, 3),
             }
+            if len(held_out):
+                record["agreement"] = self._agreement(held_out)
+                if record["agreement"] > max((r["agreement"] for r in state.records), default=-1):
+                    state.best = copy.deepcopy(module.networks.state_dict())
             if self._on_epoch:
                 record |= self._on_epoch(self, phase, epoch)
-            records.append(record)
-            self._save(phase, module, optimizer, records, epoch + 1 == schedule.n_epochs)
-        self.log += records
+            state.records.append(record)
+            self._save(phase, module, optimizer, state, epoch + 1 == schedule.n_epochs)
+        if state.best is not None:
+            module.networks.load_state_dict(state.best)
+        self.log += state.records
 
     def posteriors(self) -> np.ndarray:
-        """(N, K) what the first network answers for the training images."""
-        return self._answers(lambda images: torch.softmax(self.networks[0](images).float(), 1))
+        """(N, K) the first network's probabilities for the training examples."""
+        return self._answers(lambda inputs: torch.softmax(self.networks[0](inputs).float(), 1))
 
     def representations(self) -> np.ndarray:
-        """(N, d) the first network's representations of the training images."""
-        return self._answers(lambda images: self.networks[0].representations(images).float())
+        """(N, d) the first network's representations of the training examples."""
+        return self._answers(lambda inputs: representations_of(self.networks[0], inputs).float())
 
     def first_representations(self) -> np.ndarray:
-        """Give the representations to start from: `features`, or a network's by cross-entropy."""
+        """Give the representations to start from: see `features`."""
         if self.features is not None:
             return self.features
+        if self.source.representations is not None:
+            return self.source.representations
         from labelnoise.training.objectives import CrossEntropy
 
         self.train("first", CrossEntropy(), self.plan.first)
         return self.representations()
 
-    def _fresh_network(self) -> Network:
-        network = build_network(self.network, self.n_classes, self._train.size).to(self.device)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if self._compiled:
-            network.compile(dynamic=False)
+    def _fresh_network(self) -> nn.Module:
+        network = build_network(self.network, self.n_classes, self.source.size).to(self.device)
+        if not isinstance(self.network, str):
+            self._check_logits(network)
+        if self.source.representations is None:
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
+
+    def _check_logits(self, network: nn.Module) -> None:
+        (some,) = self.source.batches([np.arange(2) % len(self.data.labels)], False, 0)
+        with torch.no_grad():
+            shape = tuple(network.eval()(some).shape)
+        if shape != (2, self.n_classes):
+            raise LabelNoiseError(
+                f"Expected a network that gives a logit for each of {self.n_classes} classes, "
+                f"shape (2, {self.n_classes}) for two examples, but its shape is {shape}"
+            )
+
+    def _split(self, phase: str, best: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows that are held out to choose an epoch."""
+        n = len(self.data.labels)
+        share = self.validation if phase == "final" else 0.0
+        share = share or (_HELD_OUT if best else 0.0)
+        order = np.random.default_rng(self.seed).permutation(n)
+        n_held_out = math.ceil(share * n)
+        return np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+
+    def _check_length(self, phase: str, objective: Objective, schedule: Schedule, n: int) -> None:
+        n_steps = schedule.n_epochs * schedule.steps_per_epoch(n)
+        if objective.n_steps_needed > n_steps:
+            n_epochs = math.ceil(objective.n_steps_needed * schedule.n_epochs / n_steps)
+            self.notes.append(
+                f"The {phase} training has {n_steps} steps, but the method takes "
+                f"{objective.n_steps_needed} to reach its full strength: train for {n_epochs} "
+                f"epochs or more, or set a shorter warm_up and ramp."
+            )
+            warnings.warn(self.notes[-1], LabelNoiseWarning, stacklevel=4)
 
     def _seed_of(self, epoch: int) -> int:
         state = np.random.SeedSequence((self.seed, self._n_phases, epoch)).generate_state(1)
         return int(state[0])
 
-    def _optimizer(self, module: _Step, schedule: Schedule, adam: bool) -> torch.optim.Optimizer:
+    def _optimizer(self, module: Step, schedule: Schedule) -> torch.optim.Optimizer:
         on_gpu = self.device.type == "cuda"
         # On a GPU a tensor, so that a recorded step can be replayed with another rate.
         rate = torch.ones((), device=self.device) if on_gpu else 1.0
-        if adam:
-            return torch.optim.Adam(module.parameters(), lr=rate, capturable=on_gpu)
-        return torch.optim.SGD(
-            module.parameters(),
-            lr=rate,
-            momentum=_MOMENTUM,
-            weight_decay=schedule.weight_decay,
-            fused=on_gpu,
-        )
+        settings: dict[str, Any] = {"lr": rate, "weight_decay": schedule.weight_decay}
+        if schedule.optimizer == "adam":
+            return torch.optim.Adam(
+                module.parameters(), capturable=on_gpu, fused=not on_gpu, **settings
+            )
+        momentum = schedule.momentum
+        return torch.optim.SGD(module.parameters(), momentum=momentum, fused=True, **settings)
 
-    def _stepper(self, module: _Step, optimizer: torch.optim.Optimizer) -> _Stepper:
+    def _stepper(self, module: Step, optimizer: torch.optim.Optimizer) -> Stepper:
         if self._n_processes > 1:
-            return _Stepper(nn.parallel.DistributedDataParallel(module), optimizer)
+            return Stepper(module, optimizer, nn.parallel.DistributedDataParallel(module))
         if self.device.type == "cuda":
-            return _GraphStepper(module, optimizer)
-        return _Stepper(module, optimizer)
+            return GraphStepper(module, optimizer)
+        return Stepper(module, optimizer)
 
-    def _epoch(self, phase: str, stepper: _Stepper, schedule: Schedule, epoch: int) -> float:
+    def _epoch(
+        self, phase: str, stepper: Stepper, schedule: Schedule, epoch: int, rows: np.ndarray
+    ) -> float:
         """Train for one epoch; the mean loss."""
         seed = self._seed_of(epoch + 1)
-        order = self._order(schedule, seed)
+        order = self._order(schedule, rows, seed)
         torch.manual_seed(seed)
         for network in self.networks:
             network.train()
         done, total = epoch * len(order), schedule.n_epochs * len(order)
         own = [numbers[self._rank :: self._n_processes] for numbers in order]
         loss = torch.zeros((), device=self.device)
-        batches = self._train.batches(own, schedule.augment, seed=seed + self._rank)
-        for number, (index, images) in enumerate(zip(own, batches, strict=True)):
+        batches = self.source.batches(own, schedule.augment, seed=seed + self._rank)
+        for number, (index, inputs) in enumerate(zip(own, batches, strict=True)):
+            stepper.at_step(Moment(done + number, total, len(order)), schedule)
             where = torch.from_numpy(index).to(self.device, non_blocking=True)
-            loss += stepper(images, self._labels[where], where)
+            loss += stepper(inputs, self._labels[where], where)
             if self._progress:
                 self._progress(phase, done + number + 1, total)
         if self._n_processes > 1:
             dist.all_reduce(loss)
         return float(loss) / (len(order) * self._n_processes)
 
-    def _order(self, schedule: Schedule, seed: int) -> list[np.ndarray]:
+    def _order(self, schedule: Schedule, rows: np.ndarray, seed: int) -> list[np.ndarray]:
         """Which examples form the batches of an epoch."""
         random = np.random.default_rng(seed)
-        n = len(self.data.labels)
-        size = min(schedule.batch_size, n)
-        if schedule.balanced_batches is not None:
-            return list(balanced_batches(self.data.labels, size, schedule.balanced_batches, random))
-        return np.split(random.permutation(n)[: n // size * size], n // size)
+        size, n_batches = min(schedule.batch_size, len(rows)), schedule.balanced_batches
+        if n_batches is not None:
+            return list(rows[balanced_batches(self.data.labels[rows], size, n_batches, random)])
+        n_batches = schedule.steps_per_epoch(len(rows))
+        return np.split(random.permutation(rows)[: n_batches * size], n_batches)
+
+    def _agreement(self, rows: np.ndarray) -> float:
+        """Share of held-out noisy labels that the networks answer."""
+        order = np.split(rows, range(_EVALUATION_BATCH, len(rows), _EVALUATION_BATCH))
+        answers = self._evaluated(self.source, order, self._guesses)
+        guesses = torch.cat(list(answers)).cpu().numpy()
+        return float((guesses == self.data.labels[rows, None]).mean())
 
     def _answers(self, function: Callable[[Tensor], Tensor]) -> np.ndarray:
-        parts = list(self._evaluated(self._train, len(self.data.train), function))
-        return torch.cat(parts).cpu().numpy()
+        order = in_blocks(len(self.data.labels))
+        return torch.cat(list(self._evaluated(self.source, order, function))).cpu().numpy()
+
+    def _guesses(self, inputs: Tensor) -> Tensor:
+        return torch.stack([network(inputs).argmax(1) for network in self.networks], 1)
 
     def _accuracy(self) -> float | None:
-        """Share of test images that are classified rightly; the mean over the networks."""
+        """Share of test examples that are classified rightly; the mean over the networks."""
         labels = self.data.test_labels
         if self._test is None or labels is None:
             return None
-
-        def guesses(images: Tensor) -> Tensor:
-            return torch.stack([network(images).argmax(1) for network in self.networks], 1)
-
-        parts = list(self._evaluated(self._test, len(labels), guesses))
+        parts = list(self._evaluated(self._test, in_blocks(len(labels)), self._guesses))
         return float((torch.cat(parts).cpu().numpy() == labels[:, None]).mean())
 
     def _evaluated(
-        self, source: BatchSource, n: int, function: Callable[[Tensor], Tensor]
+        self, source: BatchSource, order: list[np.ndarray], function: Callable[[Tensor], Tensor]
     ) -> Iterator[Tensor]:
-        order = np.split(np.arange(n), range(_EVALUATION_BATCH, n, _EVALUATION_BATCH))
         for network in self.networks:
             network.eval()
-        with torch.no_grad(), _mixed_precision(self.device):
-            for images in source.batches(order, augment=False, seed=0):
-                yield function(images)
+        with torch.no_grad(), mixed_precision(self.device):
+            for inputs in source.batches(order, augment=False, seed=0):
+                yield function(inputs)
 
     def _check_folder(self, settings: dict[str, Any]) -> None:
         """Write the settings of a new run; of an old one they must be the same."""
         assert self._folder is not None
-        settings = {**settings, "network": self.network, "seed": self.seed, **asdict(self.plan)}
+        network = self.network if isinstance(self.network, str) else repr(self.network)
+        own = {"network": network, "seed": self.seed, "validation": self.validation}
+        settings = {**settings, **own, **asdict(replace(self.plan, summary=""))}
         settings = json.loads(json.dumps(settings))
         path = self._folder / "settings.json"
         if path.exists():
@@ -324,25 +325,22 @@ class Run:
         assert self._folder is not None
         return self._folder / f"{self._n_phases}-{phase.replace(' ', '-')}.pt"
 
-    def _restore(
-        self, phase: str, module: _Step, optimizer: torch.optim.Optimizer
-    ) -> list[dict[str, Any]]:
-        """Load what a former run of this phase left; the log of its epochs."""
+    def _restore(self, phase: str, module: Step, optimizer: torch.optim.Optimizer) -> _PhaseState:
+        """Load what an earlier run of this phase left."""
         if self._folder is None or not self._checkpoint(phase).exists():
-            return []
+            return _PhaseState([])
         saved = torch.load(self._checkpoint(phase), map_location=self.device, weights_only=True)
         module.load_state_dict(saved["module"])
         if saved["optimizer"] is not None:
             optimizer.load_state_dict(saved["optimizer"])
-        records: list[dict[str, Any]] = saved["records"]
-        return records
+        return _PhaseState(saved["records"], saved["best"])
 
     def _save(
         self,
         phase: str,
-        module: _Step,
+        module: Step,
         optimizer: torch.optim.Optimizer,
-        records: list[dict[str, Any]],
+        state: _PhaseState,
         finished: bool,
     ) -> None:
         if self._folder is None or self._rank > 0:
@@ -352,93 +350,28 @@ class Run:
                 {
                     "module": module.state_dict(),
                     "optimizer": None if finished else optimizer.state_dict(),
-                    "records": records,
+                    "records": state.records,
+                    "best": state.best,
                 },
                 file,
             )
         with write_then_rename(self._folder / "log.jsonl") as file:
-            for record in [*self.log, *records]:
+            for record in [*self.log, *state.records]:
                 file.write(json.dumps(record).encode() + b"\n")
 
 
-class _Step(nn.Module):
-    """Networks and objective as one module: images in, loss out."""
+@dataclass
+class _PhaseState:
+    """What a phase has done so far, beside weights."""
 
-    def __init__(
-        self, networks: Sequence[Network], objective: Objective, device: torch.device
-    ) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-        self.objective = objective
-        self._device = device
-
-    def forward(self, images: Tensor, labels: Tensor, index: Tensor) -> Tensor:
-        with _mixed_precision(self._device):
-            logits = [network(images).float() for network in self.networks]
-        loss: Tensor = self.objective(logits, labels, index)
-        return loss
+    records: list[dict[str, Any]]
+    best: dict[str, Tensor] | None = None
+    """Weights of the epoch that agrees most with held-out labels."""
 
 
-class _Stepper:
-    """Does one step of optimisation after another."""
-
-    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self._module, self._optimizer = module, optimizer
-
-    def __call__(self, *batch: Tensor) -> Tensor:
-        """Do a step; its loss."""
-        self._optimizer.zero_grad()
-        loss: Tensor = self._module(*batch)
-        loss.backward()
-        self._optimizer.step()
-        return loss.detach()
-
-
-class _GraphStepper(_Stepper):
-    """Records the first step as a CUDA graph and replays it: one launch in place of thousands."""
-
-    _graph: torch.cuda.CUDAGraph | None = None
-
-    def __call__(self, *batch: Tensor) -> Tensor:
-        """Do a step; its loss."""
-        if self._graph is None:
-            self._capture(batch)
-        assert self._graph is not None
-        for static, given in zip(self._batch, batch, strict=True):
-            static.copy_(given)
-        self._graph.replay()
-        return self._loss
-
-    def _capture(self, batch: tuple[Tensor, ...]) -> None:
-        self._batch = tuple(tensor.clone() for tensor in batch)
-        before = {name: value.clone() for name, value in self._module.state_dict().items()}
-        moments = {key: value.clone() for key, value in self._moments()}
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP_STEPS):
-                super().__call__(*self._batch)
-        torch.cuda.current_stream().wait_stream(stream)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._loss = super().__call__(*self._batch)
-        for name, value in self._module.state_dict().items():
-            value.copy_(before[name])
-        for key, value in self._moments():  # a moment that was not there starts at zero
-            value.copy_(moments.get(key, torch.zeros_like(value)))
-
-    def _moments(self) -> Iterator[tuple[tuple[int, str], Tensor]]:
-        for number, state in enumerate(self._optimizer.state.values()):
-            for name, value in state.items():
-                if isinstance(value, Tensor):
-                    yield (number, name), value
-
-
-def _mixed_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """bfloat16 on a GPU; no cache of casts, which a CUDA graph would keep."""
-    if device.type != "cuda":
-        return contextlib.nullcontext()
-    return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
+def in_blocks(n: int) -> list[np.ndarray]:
+    """Numbers of n examples, in blocks to evaluate."""
+    return np.split(np.arange(n), range(_EVALUATION_BATCH, n, _EVALUATION_BATCH))
 
 
 def _processes() -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from labelnoise.training.objectives import (
     CORES,
     Corrected,
     CoTeaching,
+    CoTeachingPlus,
     CrossEntropy,
     JoCoR,
     Peer,
@@ -27,6 +28,7 @@ from labelnoise.training.objectives import (
     Transitions,
 )
 from labelnoise.training.part_dependent import part_dependent
+from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Schedule
 
 _MANY_CLASSES = 100  # with so many, anchor points are the plain maxima
@@ -38,106 +40,96 @@ def _triples_alone() -> HOC:
     return HOC(refine=False)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Method:
     """A way to learn from noisy labels; `fit` says which trainings it takes."""
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
+    recipe: Recipe | None = None
+    """How the last training is done; by default that of `RECIPES`."""
+
+    def __post_init__(self) -> None:
+        self.recipe = self.recipe or RECIPES.get(self.name, Recipe(""))
+
+    def schedule(self, run: Run) -> Schedule:
+        """Give the schedule of the last training."""
+        return self._recipe.schedule(run.plan.final, len(run.data.labels))
+
+    @property
+    def _recipe(self) -> Recipe:
+        assert self.recipe is not None
+        return self.recipe
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train; give what was learnt beside the networks, such as ``transition_matrix``."""
         raise NotImplementedError
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CE(Method):
-    """Cross-entropy on the noisy labels: what the others are to beat."""
+    """Cross-entropy on the noisy labels, with which the others compare."""
 
     name = "ce"
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once."""
-        run.train("final", CrossEntropy(), run.plan.final)
+        run.train("final", CrossEntropy(), self.schedule(run))
         return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GCE(Method):
-    """Generalised cross-entropy, L_q.
-
-    Parameters
-    ----------
-    q : float
-        From 0 (cross-entropy) to 1 (mean absolute error).
-    truncation : float, optional
-        Examples whose label's probability is below do not count.
-    """
+    """Generalised cross-entropy, L_q."""
 
     name = "gce"
     q: float = 0.7
+    """From 0 (cross-entropy) to 1 (mean absolute error)."""
     truncation: float | None = None
+    """Examples whose label has a lower probability do not count."""
 
     def fit(self, run: Run) -> dict[str, Any]:
-        """Train once."""
-        run.train("final", Robust(GCELoss(self.q, self.truncation)), run.plan.final)
+        """Train once; the warm-up is cross-entropy."""
+        loss = GCELoss(self.q, self.truncation)
+        run.train("final", Robust(loss, self._recipe), self.schedule(run))
         return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PeerLossMethod(Method):
-    """Peer loss: the gain over answering at random.
-
-    Parameters
-    ----------
-    alpha : float
-        Weight of the random pairs.
-    ramp_share : float
-        Share of the epochs over which the weight rises from 0.
-    """
+    """Peer loss: the gain over answering at random."""
 
     name = "peer"
-    alpha: float = 1.0
-    ramp_share: float = 0.5
+    alpha: float = 3.0
+    """Weight of the random pairs at the end of the ramp."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once."""
-        run.train("final", Peer(self.alpha, _epochs(self.ramp_share, run)), run.plan.final)
+        run.train("final", Peer(self.alpha, self._recipe), self.schedule(run))
         return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DMI(Method):
-    """Determinant-based mutual information, from a model that cross-entropy trained.
-
-    Parameters
-    ----------
-    rate : float
-        Learning rate, tiny.
-    """
+    """Determinant-based mutual information, from the best network of cross-entropy."""
 
     name = "dmi"
-    rate: float = 1e-6
 
     def fit(self, run: Run) -> dict[str, Any]:
-        """Train by cross-entropy, then on."""
-        run.train("cross-entropy", CrossEntropy(), run.plan.final)
-        schedule = _continued(run.plan.final, self.rate)
-        run.train("final", Robust(DMILoss()), schedule, fresh=False)
+        """Train by cross-entropy, take the best epoch by held-out noisy labels, and go on."""
+        run.train("cross-entropy", CrossEntropy(), run.plan.final, best=True)
+        run.train("final", Robust(DMILoss(), self._recipe), self.schedule(run), fresh=False)
         return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Correcting(Method):
-    """Correct the loss by T.
-
-    Parameters
-    ----------
-    keep_classes : bool
-        Pull back a class that the network hardly answers any more, though by T and the labels
-        there are examples of it: see `Corrected`. It asks for a T that is about right.
-    """
+    """Correct the loss by T."""
 
     keep_classes: bool = False
+    """Pull back a class that the network hardly answers any more, though by T and the labels there
+    are examples of it: see `Corrected`. It asks for a T that is about right."""
+    q: float = 0.0
+    """Of `ForwardLoss`: above 0 the loss is bounded."""
 
     def corrected(
         self, run: Run, transitions: Transitions, loss: ForwardLoss | ReweightLoss
@@ -148,23 +140,16 @@ class Correcting(Method):
             balanced = run.plan.final.balanced_batches is not None
             labels = np.arange(run.n_classes) if balanced else run.data.labels
             prior = transitions.class_prior(labels)
-        return Corrected(transitions, loss, prior)
+        return Corrected(transitions, loss, self._recipe, prior)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Anchored(Correcting):
-    """Correct by a T whose rows are what a network predicts at anchor points.
-
-    Parameters
-    ----------
-    keep_classes : bool
-        Pull back a class that is hardly answered any more.
-    percentile : float
-        An anchor is the example of highest predicted probability that is not above this
-        percentile. Ignored with 100 classes and more, where it is the plain maximum.
-    """
+    """Correct by a T whose rows are what a network predicts at anchor points."""
 
     percentile: float = 97
+    """An anchor is the example of highest predicted probability that is not above this percentile.
+    Ignored with 100 classes and more, where it is the plain maximum."""
 
     def transition_matrix(self, run: Run) -> np.ndarray:
         """Train on the plan's first schedule, and read T off."""
@@ -175,43 +160,44 @@ class Anchored(Correcting):
         return 100 if run.n_classes >= _MANY_CLASSES else self.percentile
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Forward(Anchored):
     """Forward correction with anchor points."""
 
     name = "forward"
-    correction: ClassVar[type[ForwardLoss | ReweightLoss]] = ForwardLoss
+
+    def loss(self) -> ForwardLoss | ReweightLoss:
+        """Give the corrected loss."""
+        return ForwardLoss(q=self.q)
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train for the anchors, then with T."""
         T = self.transition_matrix(run)
-        objective = self.corrected(run, Transitions(T), self.correction())
-        run.train("final", objective, run.plan.final)
+        objective = self.corrected(run, Transitions(T), self.loss())
+        run.train("final", objective, self.schedule(run))
         return {"transition_matrix": T}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Reweight(Forward):
     """Reweighting with anchor points."""
 
     name = "reweight"
-    correction = ReweightLoss
+
+    def loss(self) -> ReweightLoss:
+        """Give the corrected loss."""
+        return ReweightLoss()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TRevision(Anchored):
     """Reweighting with anchor points, then T is revised beside the network.
 
-    Parameters
-    ----------
-    keep_classes, percentile
-        See `Anchored`.
-    rate : float
-        Adam's learning rate in the revision.
+    One network goes through all three trainings. Of the second, the best epoch by held-out noisy
+    labels is taken, as published; the revision is as long.
     """
 
     name = "t-revision"
-    rate: float = 5e-7
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train for the anchors, then with T, then with its slack."""
@@ -219,29 +205,23 @@ class TRevision(Anchored):
 
     def revise(self, run: Run, transitions: Transitions) -> dict[str, Any]:
         """Train with T, then on with a slack on it."""
-        run.train("reweighted", self.corrected(run, transitions, ReweightLoss()), run.plan.final)
+        reweighted = self.corrected(run, transitions, ReweightLoss())
+        run.train("reweighted", reweighted, run.plan.final, fresh=False, best=True)
         objective = Revised(transitions, ReweightLoss(through_weight=True))
-        schedule = _continued(run.plan.final, self.rate)
-        run.train("final", objective, schedule, fresh=False, adam=True)
-        if transitions.matrices.ndim > 2:
+        run.train("final", objective, self.schedule(run), fresh=False)
+        T = transitions.matrices
+        if T is None or T.ndim > 2:
             return {}
-        return {"transition_matrix": objective.revised(transitions.matrices).numpy(force=True)}
+        return {"transition_matrix": objective.revised(T).numpy(force=True)}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PTD(TRevision):
-    """Part-dependent T (PTD-R-V): reweighting and revision with a T(x) mixed from parts.
-
-    Parameters
-    ----------
-    keep_classes, percentile, rate
-        See `TRevision`.
-    n_parts : int
-        Into how many parts the representations are factored.
-    """
+    """Part-dependent T (PTD-R-V): reweighting and revision with a T(x) mixed from parts."""
 
     name = "ptd-r-v"
     n_parts: int = 20
+    """Into how many parts the representations are factored."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train for anchors and parts, then with T(x), then with a slack."""
@@ -256,20 +236,12 @@ class PTD(TRevision):
         return self.revise(run, Transitions(parts, weights=weights))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _SmallLoss(Method):
-    """Leave out the examples of large loss, as many as labels are thought to be wrong.
-
-    Parameters
-    ----------
-    noise_rate : float, optional
-        Share of wrong labels; by default what HOC estimates from the first representations.
-    ramp_epochs : int
-        Epochs until so many are left out.
-    """
+    """Leave out the examples of large loss, as many as labels are thought to be wrong."""
 
     noise_rate: float | None = None
-    ramp_epochs: int = 10
+    """Share of wrong labels; by default what HOC estimates from the first representations."""
 
     def rate(self, run: Run) -> float:
         """Share of wrong labels."""
@@ -278,56 +250,35 @@ class _SmallLoss(Method):
         return _triples_alone().fit(run.first_representations(), run.data.labels).noise_rate_
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CoTeachingMethod(_SmallLoss):
     """Co-teaching: two networks pick small-loss examples for each other."""
 
     name = "co-teaching"
+    objective: ClassVar[type[CoTeaching | CoTeachingPlus]] = CoTeaching
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train two networks."""
         rate = self.rate(run)
-        run.train("final", CoTeaching(rate, self.ramp_epochs), run.plan.final)
+        run.train("final", self.objective(rate, self._recipe), self.schedule(run))
         return {"noise_rate": rate}
 
 
-@dataclass
-class CoTeachingPlus(_SmallLoss):
-    """Co-teaching+: after a warm-up, only among examples on which the two disagree.
-
-    Parameters
-    ----------
-    noise_rate, ramp_epochs
-        See Co-teaching.
-    warm_up_share : float
-        Share of the epochs with plain co-teaching.
-    """
+@dataclass(kw_only=True)
+class CoTeachingPlusMethod(CoTeachingMethod):
+    """Co-teaching+: after a warm-up, only among examples on which the two disagree."""
 
     name = "co-teaching+"
-    warm_up_share: float = 0.1
-
-    def fit(self, run: Run) -> dict[str, Any]:
-        """Train two networks."""
-        rate = self.rate(run)
-        warm_up = _epochs(self.warm_up_share, run)
-        run.train("final", CoTeaching(rate, self.ramp_epochs, warm_up), run.plan.final)
-        return {"noise_rate": rate}
+    objective = CoTeachingPlus
 
 
-@dataclass
+@dataclass(kw_only=True)
 class JoCoRMethod(_SmallLoss):
-    """JoCoR: two networks with one loss that wants them to agree.
-
-    Parameters
-    ----------
-    noise_rate, ramp_epochs
-        See Co-teaching.
-    agreement : float, optional
-        Weight of the agreement; by default 0.9, and 0.85 with 100 classes and more.
-    """
+    """JoCoR: two networks with one loss that wants them to agree."""
 
     name = "jocor"
     agreement: float | None = None
+    """Weight of the agreement; by default 0.9, and 0.85 with 100 classes and more."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train two networks."""
@@ -335,58 +286,39 @@ class JoCoRMethod(_SmallLoss):
         agreement = self.agreement
         if agreement is None:
             agreement = 0.85 if run.n_classes >= _MANY_CLASSES else 0.9
-        run.train("final", JoCoR(rate, self.ramp_epochs, agreement), run.plan.final)
+        run.train("final", JoCoR(rate, agreement, self._recipe), self.schedule(run))
         return {"noise_rate": rate}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CORES2(Method):
-    """CORES2: a confidence regulariser, and a sieve by it.
-
-    Parameters
-    ----------
-    beta : float
-        Strength of the regulariser in the end.
-    warm_up_share : float
-        Share of the epochs with cross-entropy on all examples.
-    ramp_share : float
-        Share of the epochs over which the strength then rises.
-    """
+    """CORES2: a confidence regulariser, and a sieve by it."""
 
     name = "cores2"
     beta: float = 2.0
-    warm_up_share: float = 0.1
-    ramp_share: float = 0.3
+    """Strength of the regulariser in the end."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once."""
         counts = np.bincount(run.data.labels, minlength=run.n_classes)
-        warm_up, ramp = _epochs(self.warm_up_share, run), _epochs(self.ramp_share, run)
-        objective = CORES(counts / counts.sum(), self.beta, warm_up, ramp)
-        run.train("final", objective, run.plan.final)
+        objective = CORES(counts / counts.sum(), self.beta, self._recipe)
+        run.train("final", objective, self.schedule(run))
         return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class HOCGlobal(Correcting):
-    """Forward correction with HOC's T: from first representations, then from better ones.
-
-    Parameters
-    ----------
-    keep_classes : bool
-        Pull back a class that is hardly answered any more.
-    estimator : HOC
-        How T is estimated; ``HOC.paper()`` for the paper's procedure.
-    """
+    """Forward correction with HOC's T: from first representations, then from better ones."""
 
     name = "hoc-global"
     keep_classes: bool = True
     estimator: HOC = field(default_factory=_triples_alone)
+    """How T is estimated; ``HOC.paper()`` for the paper's procedure."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Stage 1, then the final training with the T of its representations."""
         self.stage(run, "stage 1", run.plan.first, run.first_representations)
-        T = self.stage(run, "final", run.plan.final, run.representations)
+        T = self.stage(run, "final", self.schedule(run), run.representations)
         return {"transition_matrix": T}
 
     def stage(
@@ -398,7 +330,7 @@ class HOCGlobal(Correcting):
     ) -> np.ndarray:
         """Estimate T and train with it; T."""
         T = self.transition_matrix(run, representations())
-        run.train(phase, self.corrected(run, Transitions(T), ForwardLoss()), schedule)
+        run.train(phase, self.corrected(run, Transitions(T), ForwardLoss(q=self.q)), schedule)
         return T
 
     def transition_matrix(self, run: Run, representations: np.ndarray) -> np.ndarray:
@@ -418,23 +350,14 @@ class HOCGlobal(Correcting):
         return np.mean(found, axis=0)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class HOCLocal(HOCGlobal):
-    """The paper's three-stage flow: twice with HOC's T, then with a T for each neighbourhood.
-
-    Parameters
-    ----------
-    keep_classes : bool
-        Pull back a class that is hardly answered any more.
-    estimator : HOC
-        How the global T is estimated.
-    local : LocalHOC
-        How the local ones are.
-    """
+    """The paper's three-stage flow: twice with HOC's T, then with a T for each neighbourhood."""
 
     name = "hoc-local"
     keep_classes: bool = False
     local: LocalHOC = field(default_factory=LocalHOC)
+    """How the T of each neighbourhood is estimated."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Stages 1, 2 and 3, each with fresh weights."""
@@ -445,22 +368,43 @@ class HOCLocal(HOCGlobal):
         matrices = [*local.transition_matrices_, local.global_.transition_matrix_]
         assignment = local.assignment_ % len(matrices)  # -1, not covered: the global one
         transitions = Transitions(np.stack(matrices), assignment)
-        run.train("final", self.corrected(run, transitions, ForwardLoss()), run.plan.final)
+        objective = self.corrected(run, transitions, ForwardLoss(q=self.q))
+        run.train("final", objective, self.schedule(run))
         return {"transition_matrix": T}
+
+
+@dataclass(kw_only=True)
+class HOCInstance(Correcting):
+    """Forward correction with a T(x) for each example."""
+
+    name = "hoc-instance"
+    keep_classes: bool = True
+    columns: Any = None
+    """(N, K) ``T(x_n)[:, y_n]``, the chance of each example's label by each clean class, up to a
+    factor of the example; or what gives it, called with the first representations (N, d) and the
+    class numbers (N,)."""
+
+    def fit(self, run: Run) -> dict[str, Any]:
+        """Train once."""
+        columns = self.columns
+        if callable(columns):
+            columns = columns(run.first_representations(), run.data.labels)
+        columns = np.asarray(np.nan if columns is None else columns, np.float64)
+        shape = (len(run.data.labels), run.n_classes)
+        if columns.shape != shape or not ((columns >= 0) & np.isfinite(columns)).all():
+            raise LabelNoiseError(
+                f"Expected columns of shape {shape}, finite and >= 0, the chance of each example's "
+                f"label by each class, but their shape is {columns.shape}, and they range from "
+                f"{columns.min():.3g} to {columns.max():.3g}"
+            )
+        objective = self.corrected(run, Transitions(columns=columns), ForwardLoss(q=self.q))
+        run.train("final", objective, self.schedule(run))
+        return {}
 
 
 def _with(estimator: Any, **settings: Any) -> Any:
     """A copy of an estimator with other settings."""
     return type(estimator)(**{**estimator.get_params(deep=False), **settings})
-
-
-def _epochs(share: float, run: Run) -> int:
-    return max(1, round(share * run.plan.final.n_epochs))
-
-
-def _continued(schedule: Schedule, rate: float) -> Schedule:
-    """A further training, a third as long as the one before."""
-    return replace(schedule, rates=((rate, max(1, round(schedule.n_epochs / 3))),))
 
 
 METHODS: dict[str, type[Method]] = {
@@ -474,27 +418,37 @@ METHODS: dict[str, type[Method]] = {
         DMI,
         GCE,
         CoTeachingMethod,
-        CoTeachingPlus,
+        CoTeachingPlusMethod,
         JoCoRMethod,
         CORES2,
         PTD,
         HOCGlobal,
         HOCLocal,
+        HOCInstance,
     )
 }
 
 
 def method_named(name: str, **settings: Any) -> Method:
-    """Look up a method, with its settings.
+    """Look up a method, with settings: its own, or those of its recipe.
 
     Examples
     --------
-    >>> method_named("gce", q=0.5)
-    GCE(q=0.5, truncation=None)
+    >>> method_named("gce", q=0.5).q
+    0.5
+    >>> method_named("co-teaching", ramp=500).recipe.ramp
+    500
     """
     if name not in METHODS:
         raise LabelNoiseError(f"Expected method to be one of {tuple(METHODS)}, but it is {name!r}")
+    known = {part.name for part in fields(METHODS[name])} - {"recipe"}
+    of_recipe = {key: value for key, value in settings.items() if key not in known}
+    own = {key: value for key, value in settings.items() if key in known}
     try:
-        return METHODS[name](**settings)
+        return METHODS[name](recipe=replace(RECIPES[name], **of_recipe), **own)
     except TypeError as error:
-        raise LabelNoiseError(f"Expected settings that method {name!r} has, but {error}") from error
+        choices = sorted(known | {part.name for part in fields(Recipe)})
+        raise LabelNoiseError(
+            f"Expected settings that method {name!r} has, {', '.join(choices)}, but they are "
+            f"{', '.join(settings)}"
+        ) from error

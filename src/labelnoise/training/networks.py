@@ -1,4 +1,4 @@
-"""The networks of the paper's tables: residual networks, with a stem for small or large images."""
+"""The networks of the paper's tables, a small one for rows of features, and one's own."""
 
 from __future__ import annotations
 
@@ -20,15 +20,27 @@ class Network(nn.Module):
         self.body = body
         self.head = nn.Linear(width, n_classes)
 
-    def representations(self, images: Tensor) -> Tensor:
-        """(B, width) what the last linear layer sees; never negative."""
-        out: Tensor = self.body(images)
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, K) logits."""
+        out: Tensor = self.head(self.body(inputs))
         return out
 
-    def forward(self, images: Tensor) -> Tensor:
-        """(B, K) logits."""
-        out: Tensor = self.head(self.representations(images))
-        return out
+
+def representations_of(network: nn.Module, inputs: Tensor) -> Tensor:
+    """(B, width) what the last linear layer of a network is given."""
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise LabelNoiseError(
+            f"Expected a network with a linear layer, whose input is the representation, but "
+            f"{type(network).__name__} has none"
+        )
+    seen: list[Tensor] = []
+    handle = linear[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        network(inputs)
+    finally:
+        handle.remove()
+    return seen[-1].flatten(1)
 
 
 class _Residual(nn.Module):
@@ -70,29 +82,51 @@ _RESNETS: dict[str, tuple[_Block, tuple[int, ...], int]] = {
     "resnet34": (_basic, (3, 4, 6, 3), 64),
     "resnet50": (_bottleneck, (3, 4, 6, 3), 64),
 }
-NETWORKS = tuple(_RESNETS)
+_HIDDEN = 128
+NETWORKS = ("mlp", *_RESNETS)
 
 
-def check_network(name: str) -> None:
-    """Meet a name that is none of a network."""
-    if name not in _RESNETS:
-        raise LabelNoiseError(f"Expected network to be one of {NETWORKS}, but it is {name!r}")
+def check_network(make: str | Callable[[], nn.Module], rows: bool) -> None:
+    """Meet a name that is no network, or one that does not fit the data, rows or images."""
+    if isinstance(make, str):
+        fitting = ("mlp",) if rows else tuple(_RESNETS)
+        if make not in fitting:
+            raise LabelNoiseError(
+                f"Expected network to be one of {fitting} for {'rows' if rows else 'images'}, or a "
+                f"function that builds one, but it is {make!r}"
+            )
+    elif isinstance(make, nn.Module) or not callable(make):
+        raise LabelNoiseError(
+            f"Expected network to be a name, or a function without arguments that builds a "
+            f"torch.nn.Module, as methods train several, but it is a {type(make).__name__}"
+        )
 
 
-def build_network(name: str, n_classes: int, image_size: int) -> Network:
-    """Build a network with fresh weights; those come from PyTorch's random numbers.
+def build_network(make: str | Callable[[], nn.Module], n_classes: int, size: int) -> nn.Module:
+    """Build a network with fresh weights, which come from PyTorch's random numbers.
 
     Parameters
     ----------
-    name : {"resnet8", "resnet18", "resnet34", "resnet50"}
-        Which one. The smallest is for trying things out on a CPU.
+    make : {"mlp", "resnet8", "resnet18", "resnet34", "resnet50"} or callable
+        Which network. "mlp", for rows of features, has one hidden layer of 128; the smallest
+        residual network is for trying things out on a CPU. A callable without arguments builds a
+        network of one's own: a module that maps a batch to logits (B, K).
     n_classes : int
         Number of classes.
-    image_size : int
-        Images below 64 pixels get the CIFAR stem (one 3x3 convolution), larger ones
-        ImageNet's (7x7 with stride 2, then pooling).
+    size : int
+        Number of features, or height of the images: below 64 pixels they get the CIFAR stem (one
+        3x3 convolution), from there on ImageNet's (7x7 with stride 2, then pooling).
     """
-    check_network(name)
+    if not isinstance(make, str):
+        return make()
+    if make == "mlp":
+        layers = [nn.Flatten(), nn.Linear(size, _HIDDEN), nn.ReLU()]
+        return Network(nn.Sequential(*layers), _HIDDEN, n_classes)
+    check_network(make, rows=False)
+    return _residual_network(make, n_classes, size)
+
+
+def _residual_network(name: str, n_classes: int, image_size: int) -> Network:
     block, depths, width = _RESNETS[name]
     if image_size < LARGE_IMAGE:
         layers = [*_convolution(3, width, 3), nn.ReLU()]

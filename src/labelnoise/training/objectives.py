@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from labelnoise.losses import (
@@ -20,10 +19,13 @@ from labelnoise.losses import (
     ReweightLoss,
     cores_keep,
 )
-from labelnoise.training.engine import Objective
+from labelnoise.training.recipes import RECIPES, Recipe
+from labelnoise.training.schedules import Moment
+from labelnoise.training.steps import Objective
 
 _GIVEN_UP = 0.25  # of a class's share, if it is answered less
 _ANSWERS = 20  # a class, over which that is seen
+_PRIOR_STEPS = 100
 
 
 class CrossEntropy(Objective):
@@ -34,65 +36,96 @@ class CrossEntropy(Objective):
         return F.cross_entropy(logits[0], labels)
 
 
-class Robust(Objective):
+class _WithWarmUp(Objective):
+    """An objective that begins with plain cross-entropy, for the warm-up of its recipe."""
+
+    warming: Tensor
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.register_buffer("warming", torch.zeros((), dtype=torch.bool))
+
+    def at_step(self, moment: Moment) -> None:
+        """Say whether the method's own loss waits."""
+        self.warming.fill_(moment.passed(self.recipe.warm_up) < 1)
+
+
+class Robust(_WithWarmUp):
     """A loss that needs no T: generalised cross-entropy, determinant-based mutual information."""
 
-    def __init__(self, loss: GCELoss | DMILoss) -> None:
-        super().__init__()
+    def __init__(self, loss: GCELoss | DMILoss, recipe: Recipe) -> None:
+        super().__init__(recipe)
         self.loss = loss
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
         """Give the loss."""
-        value: Tensor = self.loss(logits[0], labels)
-        return value
+        plain = F.cross_entropy(logits[0], labels)
+        return torch.where(self.warming, plain, self.loss(logits[0], labels))
 
 
 class Transitions(nn.Module):
-    """The T of each example: one for all, one of several, or a mixture of parts.
+    """The T of each example: one for all, one of several, a mixture of parts, or any.
 
     Parameters
     ----------
-    matrices : array of shape (K, K) or (M, K, K)
+    matrices : array of shape (K, K) or (M, K, K), optional
         T, or the matrices to choose from or to mix.
     assignment : int array of shape (N,), optional
         Which matrix each example has.
     weights : array of shape (N, M), optional
         How each example mixes them; rows sum to 1.
+    columns : array of shape (N, K), optional
+        In place of matrices: ``T(x_n)[:, y_n]``, the chance of the example's label by each class.
     """
 
-    matrices: Tensor
+    matrices: Tensor | None
     assignment: Tensor | None
     weights: Tensor | None
+    own_columns: Tensor | None
 
     def __init__(
         self,
-        matrices: np.ndarray,
+        matrices: np.ndarray | None = None,
         assignment: np.ndarray | None = None,
         weights: np.ndarray | None = None,
+        columns: np.ndarray | None = None,
     ) -> None:
         super().__init__()
-        self.register_buffer("matrices", torch.tensor(matrices, dtype=torch.float32))
+        self.register_buffer("matrices", _tensor(matrices, torch.float32))
         self.register_buffer("assignment", _tensor(assignment, torch.int64))
         self.register_buffer("weights", _tensor(weights, torch.float32))
+        self.register_buffer("own_columns", _tensor(columns, torch.float32))
 
-    def forward(self, index: Tensor) -> Tensor:
+    def full(self, index: Tensor) -> Tensor:
         """T of the examples: (K, K), or (B, K, K)."""
+        assert self.matrices is not None
         if self.assignment is not None:
             return self.matrices[self.assignment[index]]
         if self.weights is not None:
             return torch.tensordot(self.weights[index], self.matrices, 1)
         return self.matrices
 
-    def class_prior(self, labels: np.ndarray) -> np.ndarray:
-        """(K,) share of each clean class that explains noisy class numbers (N,) best."""
-        T = self.matrices.numpy(force=True).reshape(-1, *self.matrices.shape[-2:])
-        share: np.ndarray = np.ones(1)
+    def forward(self, index: Tensor, labels: Tensor) -> Tensor:
+        """(B, K) each example's column of T at its label."""
+        if self.own_columns is not None:
+            return self.own_columns[index]
+        assert self.matrices is not None
         if self.assignment is not None:
-            share = np.bincount(self.assignment.numpy(force=True), minlength=len(T))
-        elif self.weights is not None:
-            share = self.weights.numpy(force=True).mean(axis=0)
-        mean = np.tensordot(share / share.sum(), T, 1)
-        prior, _ = nnls(mean.T, np.bincount(labels, minlength=len(mean)) / len(labels))
+            return self.matrices[self.assignment[index], :, labels]
+        if self.weights is not None:
+            return torch.einsum("bm,mkb->bk", self.weights[index], self.matrices[:, :, labels])
+        return self.matrices.T[labels]
+
+    def class_prior(self, labels: np.ndarray) -> np.ndarray:
+        """(K,) share of each clean class that makes noisy class numbers (N,) most likely."""
+        index, given = torch.arange(len(labels)), torch.from_numpy(labels)
+        columns = self.cpu()(index, given).double().numpy()
+        prior = np.full(columns.shape[1], 1 / columns.shape[1])
+        for _ in range(_PRIOR_STEPS):  # of EM
+            explained = columns * prior
+            explained /= explained.sum(axis=1, keepdims=True).clip(1e-12)
+            prior = explained.mean(axis=0)
         return prior / prior.sum()
 
 
@@ -100,14 +133,14 @@ def _tensor(values: np.ndarray | None, dtype: torch.dtype) -> Tensor | None:
     return None if values is None else torch.tensor(values, dtype=dtype)
 
 
-class Corrected(Objective):
-    """A loss corrected by T, forward or by reweighting, after a first epoch of cross-entropy.
+class Corrected(_WithWarmUp):
+    """A loss corrected by T, forward or by reweighting, after some cross-entropy.
 
     What the forward loss teaches about a class has the class's own probability as a factor: a
-    network that gave a class up hardly learns it again. `warm_up` epochs of cross-entropy keep the
-    first, wild steps from that. With `prior`, a class that is answered less than a quarter as often
-    as there must be examples of it is pulled back, by what its share adds to the divergence of the
-    answers from the prior; as long as there is none, nothing is added.
+    network that gave a class up hardly learns it again. The warm-up keeps the first, wild steps
+    from that. With `prior`, a class that is answered less than a quarter as often as there must be
+    examples of it is pulled back, by what its share adds to the divergence of the answers from
+    the prior; where there is none, nothing is added.
 
     Parameters
     ----------
@@ -115,12 +148,12 @@ class Corrected(Objective):
         T.
     loss : ForwardLoss or ReweightLoss
         How to correct.
+    recipe : Recipe
+        Its warm-up.
     prior : array of shape (K,), optional
         Share of each clean class.
     """
 
-    warm_up = 1
-    warming: Tensor
     prior: Tensor | None
     answered: Tensor | None
 
@@ -128,23 +161,18 @@ class Corrected(Objective):
         self,
         transitions: Transitions,
         loss: ForwardLoss | ReweightLoss,
+        recipe: Recipe = RECIPES["forward"],
         prior: np.ndarray | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(recipe)
         self.transitions, self.loss = transitions, loss
-        self.register_buffer("warming", torch.zeros((), dtype=torch.bool))
         self.register_buffer("prior", _tensor(prior, torch.float32))
         self.register_buffer("answered", _tensor(prior, torch.float32))
 
-    def at_epoch(self, epoch: int) -> None:
-        """Say whether the correction waits."""
-        self.warming.fill_(epoch < self.warm_up)
-
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
-        """Mean corrected loss; with the identity for T both losses are cross-entropy."""
-        T = self.transitions(index)
-        T = torch.where(self.warming, torch.eye(T.shape[-1], dtype=T.dtype, device=T.device), T)
-        value: Tensor = self.loss(logits[0], labels, T)
+        """Mean corrected loss; in the warm-up plain cross-entropy."""
+        corrected = self.loss(logits[0], labels, columns=self.transitions(index, labels))
+        value = torch.where(self.warming, F.cross_entropy(logits[0], labels), corrected)
         if self.prior is not None and self.answered is not None:
             value = value + self._given_up(logits[0], self.prior, self.answered)
         return value
@@ -164,6 +192,7 @@ class Revised(Objective):
 
     def __init__(self, transitions: Transitions, loss: ForwardLoss | ReweightLoss) -> None:
         super().__init__()
+        assert transitions.matrices is not None
         n_classes = transitions.matrices.shape[-1]
         self.transitions = transitions
         self.slack = nn.Parameter(torch.zeros(n_classes, n_classes))
@@ -176,7 +205,7 @@ class Revised(Objective):
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
         """Mean corrected loss under the revised T."""
-        value: Tensor = self.loss(logits[0], labels, self.revised(self.transitions(index)))
+        value: Tensor = self.loss(logits[0], labels, self.revised(self.transitions.full(index)))
         return value
 
     def record(self) -> dict[str, Any]:
@@ -185,19 +214,21 @@ class Revised(Objective):
 
 
 class Peer(Objective):
-    """Peer loss; its weight ramps up from 0 over the first epochs."""
+    """Peer loss; its weight rises from 0, and the learning rate falls with it."""
 
     alpha: Tensor
 
-    def __init__(self, alpha: float, ramp_epochs: int) -> None:
+    def __init__(self, alpha: float, recipe: Recipe) -> None:
         super().__init__()
-        self._target, self._ramp_epochs = alpha, ramp_epochs
+        self._target, self.recipe = alpha, recipe
         self.register_buffer("alpha", torch.zeros(()))
         self.loss = PeerLoss()
 
-    def at_epoch(self, epoch: int) -> None:
+    def at_step(self, moment: Moment) -> None:
         """Set the weight."""
-        self.alpha.fill_(self._target * min(1, epoch / self._ramp_epochs))
+        alpha = self._target * moment.passed(self.recipe.ramp)
+        self.alpha.fill_(alpha)
+        self.rate_factor = 1 / (1 + alpha)
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
         """Mean peer loss."""
@@ -212,14 +243,16 @@ class _Selecting(Objective):
     n_networks = 2
     kept_share: Tensor
 
-    def __init__(self, noise_rate: float, ramp_epochs: int) -> None:
+    def __init__(self, noise_rate: float, recipe: Recipe) -> None:
         super().__init__()
-        self._noise_rate, self._ramp_epochs = noise_rate, ramp_epochs
+        self._noise_rate, self.recipe = noise_rate, recipe
+        lengths = (recipe.warm_up, recipe.ramp)
+        self.n_steps_needed = max((n for n in lengths if isinstance(n, int)), default=0)
         self.register_buffer("kept_share", torch.ones(()))
 
-    def at_epoch(self, epoch: int) -> None:
-        """Set the share of examples to keep: 1 - tau min(t / ramp, 1)."""
-        self.kept_share.fill_(1 - self._noise_rate * min(1, epoch / self._ramp_epochs))
+    def at_step(self, moment: Moment) -> None:
+        """Set the share of examples to keep: from 1 down to 1 - noise rate."""
+        self.kept_share.fill_(1 - self._noise_rate * moment.passed(self.recipe.ramp))
 
     def smallest(self, losses: Tensor, among: Tensor | None = None) -> Tensor:
         """Weights of the examples: 1 for the smallest losses (`among` some), else 0."""
@@ -237,48 +270,46 @@ class _Selecting(Objective):
 
 
 class CoTeaching(_Selecting):
-    """Each of two networks picks its small-loss examples for the other one.
-
-    Parameters
-    ----------
-    noise_rate : float
-        Share of examples to leave out in the end.
-    ramp_epochs : int
-        Epochs until then.
-    disagree_from : int, optional
-        Co-teaching+: from this epoch on, only examples on which the two disagree.
-    """
-
-    only_disagreeing: Tensor
-
-    def __init__(
-        self, noise_rate: float, ramp_epochs: int, disagree_from: int | None = None
-    ) -> None:
-        super().__init__(noise_rate, ramp_epochs)
-        self._disagree_from = disagree_from
-        self.register_buffer("only_disagreeing", torch.zeros((), dtype=torch.bool))
-
-    def at_epoch(self, epoch: int) -> None:
-        """Set the share to keep, and whether agreement leaves an example out."""
-        super().at_epoch(epoch)
-        if self._disagree_from is not None:
-            self.only_disagreeing.fill_(epoch >= self._disagree_from)
+    """Each of two networks picks its small-loss examples for the other one."""
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
         """Sum of both networks' mean losses on what the other one picked."""
         first, second = (F.cross_entropy(answer, labels, reduction="none") for answer in logits)
+        return _mean(first, self.smallest(second)) + _mean(second, self.smallest(first))
+
+
+class CoTeachingPlus(_Selecting):
+    """Co-teaching, after its warm-up only among the examples on which the networks disagree.
+
+    The losses of the picked examples are summed and divided by the batch size: the fewer they
+    are, the smaller is the step.
+    """
+
+    only_disagreeing: Tensor
+
+    def __init__(self, noise_rate: float, recipe: Recipe) -> None:
+        super().__init__(noise_rate, recipe)
+        self.register_buffer("only_disagreeing", torch.zeros((), dtype=torch.bool))
+
+    def at_step(self, moment: Moment) -> None:
+        """Set the share to keep, and whether agreement leaves an example out."""
+        super().at_step(moment)
+        self.only_disagreeing.fill_(moment.passed(self.recipe.warm_up) == 1)
+
+    def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
+        """Sum of both networks' losses on what the other one picked, over the batch size."""
+        first, second = (F.cross_entropy(answer, labels, reduction="none") for answer in logits)
         differ = logits[0].argmax(1) != logits[1].argmax(1)
         among = differ | ~(self.only_disagreeing & differ.any())  # all, where none disagree
-        return _mean(first, self.smallest(second, among)) + _mean(
-            second, self.smallest(first, among)
-        )
+        picked = self.smallest(second, among), self.smallest(first, among)
+        return (first * picked[0] + second * picked[1]).mean()
 
 
 class JoCoR(_Selecting):
     """Two networks that agree: one joint loss, one set of small-loss examples for both."""
 
-    def __init__(self, noise_rate: float, ramp_epochs: int, agreement: float) -> None:
-        super().__init__(noise_rate, ramp_epochs)
+    def __init__(self, noise_rate: float, agreement: float, recipe: Recipe) -> None:
+        super().__init__(noise_rate, recipe)
         self._agreement = agreement
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
@@ -293,36 +324,41 @@ class JoCoR(_Selecting):
 
 
 class CORES(Objective):
-    """Confidence-regularised cross-entropy; after a warm-up a sieve leaves examples out."""
+    """Confidence-regularised cross-entropy; after warm-up and ramp a sieve drops examples."""
 
     beta: Tensor
     sieving: Tensor
-    kept: Tensor
+    counts: Tensor
 
-    def __init__(self, prior: np.ndarray, beta: float, warm_up: int, ramp_epochs: int) -> None:
+    def __init__(self, prior: np.ndarray, beta: float, recipe: Recipe) -> None:
         super().__init__()
-        self._target, self._warm_up, self._ramp_epochs = beta, warm_up, ramp_epochs
+        self._target, self.recipe = beta, recipe
         self.loss = CORESLoss(prior, reduction="none")
         self.register_buffer("beta", torch.zeros(()))
         self.register_buffer("sieving", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("kept", torch.zeros(()))
+        self.register_buffer("counts", torch.zeros(len(prior), dtype=torch.float64))
 
-    def at_epoch(self, epoch: int) -> None:
-        """Set the strength, and whether to sieve."""
-        ramp = min(1, max(0, epoch + 1 - self._warm_up) / self._ramp_epochs)
-        self.beta.fill_(self._target * ramp)
-        self.sieving.fill_(epoch >= self._warm_up)
+    def at_step(self, moment: Moment) -> None:
+        """Set the strength, whether to sieve, and at an epoch's begin the prior anew."""
+        recipe = self.recipe
+        beta = self._target * moment.passed(recipe.ramp, after=recipe.warm_up)
+        self.beta.fill_(beta)
+        self.rate_factor = 1 / (1 + beta)
+        self.sieving.fill_(beta == self._target)
+        if moment.step and moment.step % moment.steps_per_epoch == 0:
+            self.loss.prior.copy_(self.counts / self.counts.sum().clamp_min(1))
+            self.counts.zero_()
 
     def forward(self, logits: Sequence[Tensor], labels: Tensor, index: Tensor) -> Tensor:
         """Mean loss of the examples that the sieve keeps."""
         self.loss.beta = self.beta
         keep = cores_keep(logits[0].detach(), labels) | ~self.sieving
-        self.kept.copy_(keep.float().mean())
+        self.counts.index_add_(0, labels, keep.to(self.counts.dtype))
         return _mean(self.loss(logits[0], labels), keep.float())
 
     def record(self) -> dict[str, Any]:
-        """Share of the last batch that the sieve kept."""
-        return {"kept_share": round(float(self.kept), 4)}
+        """How many examples the sieve kept in this epoch."""
+        return {"n_kept": int(self.counts.sum())}
 
 
 def _mean(losses: Tensor, weight: Tensor) -> Tensor:

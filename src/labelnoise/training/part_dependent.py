@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.decomposition import NMF
 
-_SHARE_OF_ANCHORS = 0.01  # of the data, for each class
+_ANCHORS = 20  # for each class, as published
 _STEPS = 500
 
 
@@ -39,18 +39,17 @@ def part_dependent(
     factors = NMF(n_parts, init="nndsvda", max_iter=100, tol=1e-3, random_state=random_state)
     activations = factors.fit_transform(np.maximum(representations, 0)) + 1e-9
     weights = activations / activations.sum(axis=1, keepdims=True)
-    n, K = posteriors.shape
-    n_anchors = max(5, round(_SHARE_OF_ANCHORS * n))
+    K = posteriors.shape[1]
     parts = np.empty((n_parts, K, K))
     for i in range(K):
         score = posteriors[:, i].copy()
         score[score > np.percentile(score, percentile)] = -1
-        anchors = np.argsort(-score, kind="stable")[:n_anchors]
-        parts[:, i] = _rows(weights[anchors], posteriors[anchors])
+        anchors = np.argsort(-score, kind="stable")[:_ANCHORS]
+        parts[:, i] = fitted_rows(weights[anchors], posteriors[anchors])
     return weights, parts
 
 
-def _rows(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def fitted_rows(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Probability rows R that minimise ``||weights R - targets||^2``, by projected gradient."""
     n_parts, K = weights.shape[1], targets.shape[1]
     gram, cross = weights.T @ weights, weights.T @ targets

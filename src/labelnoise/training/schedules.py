@@ -1,10 +1,11 @@
-"""How long to train, and how fast: the paper's schedules by name, and short ones."""
+"""How long and how fast to train: schedules, plans of several, and where in one a step is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labelnoise._errors import LabelNoiseError
+Length = int | float
+"""Of a warm-up or a ramp: a whole number counts steps, a fraction is a share of the training."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,18 @@ class Schedule:
     batch_size : int
         Examples in a step. An incomplete last batch is left out of its epoch.
     weight_decay : float
-        Of SGD, whose momentum is 0.9.
+        Strength of the l2 penalty.
     balanced_batches : int, optional
-        Make an epoch of so many batches, in which each label occurs equally often. By default
+        Make an epoch of this many batches, in which each label occurs equally often. By default
         an epoch shows each example once.
     augment : bool, default=True
-        Crop and mirror the images at random. Without, a network soon knows its labels by heart.
+        Crop and mirror images at random.
+    optimizer : {"sgd", "adam"}
+        Which optimiser.
+    momentum : float
+        Of SGD.
+    falls_from : float, default=1
+        After this share of the epochs the rate falls in a straight line to 0.
     """
 
     rates: tuple[tuple[float, int], ...]
@@ -31,80 +38,65 @@ class Schedule:
     weight_decay: float = 5e-4
     balanced_batches: int | None = None
     augment: bool = True
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    falls_from: float = 1.0
 
     @property
     def n_epochs(self) -> int:
         """Number of epochs."""
         return sum(epochs for _, epochs in self.rates)
 
-    def rate(self, epoch: int) -> float:
-        """Learning rate of an epoch; the first is 0."""
+    def steps_per_epoch(self, n_examples: int) -> int:
+        """Count the batches of an epoch."""
+        return self.balanced_batches or n_examples // min(self.batch_size, n_examples)
+
+    def rate(self, epoch: float) -> float:
+        """Learning rate after this many epochs, of which the last may be a part."""
+        fall, left = (1 - self.falls_from) * self.n_epochs, self.n_epochs - epoch
         for rate, epochs in self.rates:
             if epoch < epochs:
-                return rate
+                return rate * min(1.0, left / fall) if fall else rate
             epoch -= epochs
         raise IndexError(epoch)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedules of a method's trainings: each begins with fresh weights.
+    """The schedules of a method's trainings.
 
     Parameters
     ----------
     first : Schedule
-        Of the model that gives posteriors or representations to start from: stage 1 of the
-        paper's flow, and what anchor points are looked for with.
+        Of the network that gives posteriors or representations to start from: stage 1 of the
+        paper's flow, and the network of the anchor points.
     second : Schedule
         Of stage 2 of the paper's flow.
     final : Schedule
-        Of the model that is the result; the same for every method.
+        Of the network that is the result. A method's recipe may change all but its epochs.
+    summary : str
+        What the plan is for, in a line.
     """
 
     first: Schedule
     second: Schedule
     final: Schedule
+    summary: str = ""
 
 
-def _clothing() -> Schedule:
-    rates = ((0.01, 25), (0.001, 25), (1e-4, 15), (1e-5, 15))
-    return Schedule(rates, batch_size=32, weight_decay=1e-3, balanced_batches=1000)
+@dataclass(frozen=True)
+class Moment:
+    """Where in a training a step is."""
 
+    step: int
+    """The first is 0."""
+    n_steps: int
+    steps_per_epoch: int
 
-def _ramp(n_epochs: int) -> Schedule:
-    """An epoch to warm up, then from 0.1 straight down to 0: more is learnt in a few epochs."""
-    falling = [0.1 * (n_epochs - epoch - 0.5) / (n_epochs - 1) for epoch in range(1, n_epochs)]
-    return Schedule(((0.04, 1), *((rate, 1) for rate in falling)), batch_size=256)
-
-
-PLANS = {
-    "cifar10": Plan(
-        first=Schedule(((0.1, 20), (0.01, 20))),
-        second=Schedule(((0.1, 20), (0.01, 20))),
-        final=Schedule(((0.1, 60), (0.01, 60), (0.001, 60))),
-    ),
-    "cifar100": Plan(
-        first=Schedule(((0.1, 30), (0.01, 30))),
-        second=Schedule(((0.1, 30), (0.01, 30))),
-        final=Schedule(((0.1, 30), (0.01, 30), (0.001, 30))),
-    ),
-    "clothing1m": Plan(first=_clothing(), second=_clothing(), final=_clothing()),
-    "short": Plan(
-        first=Schedule(((0.1, 8), (0.01, 4)), batch_size=256),
-        second=Schedule(((0.1, 8), (0.01, 4)), batch_size=256),
-        final=Schedule(((0.1, 20), (0.01, 12), (0.001, 8)), batch_size=256),
-    ),
-    "brief": Plan(first=_ramp(10), second=_ramp(10), final=_ramp(18)),
-}
-
-
-def plan_named(name: str) -> Plan:
-    """Look up a plan: the paper's "cifar10", "cifar100", "clothing1m", or "short", "brief".
-
-    The paper's last 0.1/0.01/0.001 for 60 epochs each become 20, 12 and 8 in "short", its
-    40 epochs before become 12, and the batch 256: an eighth of the time. In "brief" they become
-    18 and 10 epochs of a rate that falls from 0.1 to 0.
-    """
-    if name not in PLANS:
-        raise LabelNoiseError(f"Expected plan to be one of {tuple(PLANS)}, but it is {name!r}")
-    return PLANS[name]
+    def passed(self, length: Length, after: Length = 0) -> float:
+        """Share of a length that has passed, from 0 to 1, if it began after another one."""
+        length, after = (
+            value if isinstance(value, int) else round(value * self.n_steps)
+            for value in (length, after)
+        )
+        return min(1.0, max(0, self.step - after) / length) if length else float(self.step >= after)

@@ -1,0 +1,1 @@
+"""Training: the loop, methods, recipes, classifiers."""
