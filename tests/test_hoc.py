@@ -539,7 +539,7 @@ def test_a_loaded_estimate_has_the_interval_it_was_saved_with(est, tmp_path):
     content = json.loads((tmp_path / "a.json").read_text())
     content["confidence_interval"]["noise_rate"] = [0.5, 0.2]
     (tmp_path / "b.json").write_text(json.dumps(content))
-    with pytest.raises(LabelNoiseError, match="an interval (ends before it|does not contain)"):
+    with pytest.raises(LabelNoiseError, match=r"an interval (ends before it|does not contain)"):
         HOC.load(tmp_path / "b.json")
 
 
