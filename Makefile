@@ -42,7 +42,7 @@ test-wheel: venv  ## Build the wheel, and run the tests of the core on it in an 
 		build/wheel/*.whl pytest hypothesis pandas polars
 	cp -r tests pyproject.toml build/wheel
 	cd build/wheel && venv/bin/python -m pytest -q -p no:cacheprovider $(addprefix tests/test_, \
-		$(addsuffix .py, hoc neighbors consensus solvers refinement linear cli)) tests/io/test_atomic.py tests/io/test_tables.py
+		$(addsuffix .py, hoc suspects one_answer neighbors consensus solvers linear forward cli)) tests/io/test_atomic.py tests/io/test_tables.py
 
 lint: venv  ## Check style and types
 	$(BIN)/ruff check .
