@@ -159,7 +159,7 @@ def test_draws_are_around_the_t_given_h(fit):
     assert 0 <= found.draws.min() <= found.draws.max() <= 1
     np.testing.assert_allclose(found.draws.sum(axis=2), 1, atol=0.01)
     np.testing.assert_allclose(found.draws.mean(axis=0), found.given_h[0], atol=0.005)
-    interval = clean_class_interval(found, labels, 0.95)
+    interval = clean_class_interval(found, 0.95)
     low, high = interval.transition_matrix
     truth = true_transition_matrix(y, labels, 4)
     assert ((low - 0.005 <= truth) & (truth <= high + 0.005)).mean() > 0.8
