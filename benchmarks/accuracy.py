@@ -43,7 +43,7 @@ from labelnoise.baselines import (
     volume_minimising,
 )
 from labelnoise.clean_class.evidence import VOTERS
-from labelnoise.linear import noisy_posteriors
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.scores import true_transition_matrix
 

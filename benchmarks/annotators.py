@@ -30,7 +30,7 @@ import pandas as pd
 from tables import table
 
 from labelnoise import HOC, LabelNoiseWarning, transition_error
-from labelnoise.annotators import AnnotatorHOC
+from labelnoise.estimators.annotators import AnnotatorHOC
 from labelnoise.scores import true_transition_matrix
 
 CROWD_KIT = find_spec("crowdkit") is not None

@@ -22,7 +22,6 @@ import numpy as np
 from tables import table
 
 from labelnoise._blocks import thread_count
-from labelnoise.approximate import find_centres
 from labelnoise.distributed import (
     Nearest,
     Shards,
@@ -32,6 +31,7 @@ from labelnoise.distributed import (
     nearest_in_shards,
 )
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.neighbors.approximate import find_centres
 
 GFLOPS = 40.0  # of one core, all that a comparison does counted in: `scaling` measured 52
 TILE_BYTES, K_NEAREST = 2**28, 2

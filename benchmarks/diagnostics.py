@@ -42,9 +42,9 @@ from sklearn.neural_network import MLPClassifier
 from tables import table
 
 from labelnoise import Consensus, feasibility
-from labelnoise.diagnostics import Finding, check_fit, check_guarantee, check_rows, overlap_of
+from labelnoise.checks import Finding, check_fit, check_guarantee, check_rows, overlap_of
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.intervals import confidence_interval
-from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import Neighbors, nearest_neighbors
 from labelnoise.noise import class_conditional, instance_dependent, pair_flip, symmetric
 from labelnoise.solvers import solve

@@ -19,8 +19,8 @@ import torch
 from tables import table
 
 from labelnoise import HOC
-from labelnoise.gpu import nearest_on_device
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.neighbors.cuda import nearest_on_device
 from labelnoise.noise import symmetric
 
 SIZES = ((100_000, 512), (1_000_000, 512), (1_000_000, 2048))

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from labelnoise import HOC, LabelNoiseWarning, transition_error
-from labelnoise.groups import GroupHOC
+from labelnoise.estimators.groups import GroupHOC
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, group_dependent
 from labelnoise.scores import feasibility, true_transition_matrix

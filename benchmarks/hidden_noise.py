@@ -16,7 +16,7 @@ import numpy as np
 from tables import table
 
 from labelnoise import HOC, refinement, transition_error
-from labelnoise.linear import noisy_posteriors
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.scores import true_transition_matrix
 
 PARTS = ((50_000, 128), (20_000, 128), (10_000, 128), (5_000, 128), (50_000, 96), (50_000, 64))

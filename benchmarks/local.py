@@ -24,7 +24,7 @@ import numpy as np
 from tables import table
 
 from labelnoise import HOC, LabelNoiseWarning, LocalHOC, transition_error
-from labelnoise.local import local_errors
+from labelnoise.estimators.local import local_errors
 from labelnoise.noise import instance_dependent, symmetric
 from labelnoise.scores import true_transition_matrix
 

@@ -23,8 +23,8 @@ from tables import table
 
 from labelnoise import HOC, Consensus, LabelNoiseWarning, transition_error
 from labelnoise.baselines import anchor_points
-from labelnoise.guarantees import consensus_bound, sample_sizes
-from labelnoise.linear import noisy_posteriors
+from labelnoise.checks.guarantees import consensus_bound, sample_sizes
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.scores import clean_accuracy, feasibility, true_transition_matrix

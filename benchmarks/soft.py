@@ -25,11 +25,11 @@ import numpy as np
 from tables import table
 
 from labelnoise import Consensus, transition_error
-from labelnoise.diagnostics import overlap_of
+from labelnoise.checks import overlap_of
+from labelnoise.checks.soft import check_soft, one_number, solve_soft
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import pair_flip, symmetric
 from labelnoise.scores import true_transition_matrix
-from labelnoise.soft import check_soft, one_number, solve_soft
 from labelnoise.solvers import Solution, solve
 
 K = 10

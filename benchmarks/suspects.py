@@ -37,8 +37,8 @@ from sklearn.metrics import average_precision_score, f1_score
 from tables import table
 
 from labelnoise import HOC, LabelNoiseWarning, transition_error
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.io.datasets import load
-from labelnoise.linear import noisy_posteriors
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import instance_dependent, pair_flip, symmetric
 from labelnoise.scores import true_transition_matrix

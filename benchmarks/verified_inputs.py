@@ -15,7 +15,7 @@ import numpy as np
 from _data import CACHE, data, noisy_labels
 
 from labelnoise import HOC, LabelNoiseWarning
-from labelnoise.linear import noisy_posteriors
+from labelnoise.clean_class.linear import noisy_posteriors
 
 FOLDER = CACHE / "verified"
 SIZE = "N=15000"

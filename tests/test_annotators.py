@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from labelnoise import HOC, Consensus, LabelNoiseError, LabelNoiseWarning, transition_error
-from labelnoise.annotators import AnnotatorHOC, label_triples
+from labelnoise.estimators.annotators import AnnotatorHOC, label_triples
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.scores import true_transition_matrix

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, approximate
-from labelnoise.neighbors import chosen_search, nearest_neighbors
+from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning
+from labelnoise.neighbors import approximate, chosen_search, nearest_neighbors
 from labelnoise.noise import symmetric
 from tests.conftest import clusters
 

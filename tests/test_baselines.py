@@ -14,7 +14,7 @@ from labelnoise.baselines import (
     transition_layer,
     volume_minimising,
 )
-from labelnoise.linear import noisy_posteriors
+from labelnoise.clean_class.linear import noisy_posteriors
 from labelnoise.noise import class_conditional, symmetric
 from labelnoise.scores import true_transition_matrix
 from tests.conftest import clusters, pair_matrix, random_matrix

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import labelnoise
+from labelnoise.checks import Finding
 from labelnoise.cli import digits
-from labelnoise.diagnostics import Finding
 from labelnoise.report import Report, Truth
 
 report_on_digits = functools.cache(digits._report_on_digits)

@@ -12,9 +12,9 @@ from PIL import Image
 
 from labelnoise import HOC, LabelNoiseError
 from labelnoise import training as torch_training
+from labelnoise.checks import Diagnostics, Finding
 from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
-from labelnoise.diagnostics import Diagnostics, Finding
 from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
 from tests.conftest import clusters, symmetric_matrix

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelnoise import Consensus
-from labelnoise.diagnostics import check_fit, check_guarantee, check_rows
+from labelnoise.checks import check_fit, check_guarantee, check_rows
 from labelnoise.solvers import solve
 from tests.conftest import symmetric_matrix
 

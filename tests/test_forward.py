@@ -15,9 +15,9 @@ from labelnoise import (
     ForwardClassifier,
     LabelNoiseError,
     LabelNoiseWarning,
-    linear,
     transition_error,
 )
+from labelnoise.clean_class import linear
 from labelnoise.noise import pair_flip
 from tests.conftest import clusters, pair_matrix, symmetric_matrix
 

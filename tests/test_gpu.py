@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from labelnoise import HOC, LabelNoiseError, gpu
+from labelnoise import HOC, LabelNoiseError
 from labelnoise.clean_class import fit_clean_class
 from labelnoise.clean_class.interval import clean_class_interval
-from labelnoise.gpu import nearest_on_device
+from labelnoise.neighbors import cuda as gpu
 from labelnoise.neighbors import nearest_neighbors
+from labelnoise.neighbors.cuda import nearest_on_device
 from labelnoise.noise import symmetric
 from tests.conftest import clusters, noise_on_unclear
 
@@ -148,9 +149,9 @@ def test_no_gpu_is_said(monkeypatch):
 def test_missing_torch_is_named(monkeypatch):
     """Without PyTorch, the error says what to install."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "labelnoise.gpu")
+    monkeypatch.delitem(sys.modules, "labelnoise.neighbors.cuda")
     with pytest.raises(LabelNoiseError, match=r'pip install "labelnoise\[torch\]"'):
-        importlib.import_module("labelnoise.gpu")
+        importlib.import_module("labelnoise.neighbors.cuda")
 
 
 def test_the_front_door_takes_a_device(monkeypatch):
@@ -166,8 +167,8 @@ def test_the_front_door_takes_a_device(monkeypatch):
         asked.append(f"refined on {device}")
         return made("cpu")
 
-    monkeypatch.setattr("labelnoise.gpu.nearest_on_device", searched)
-    monkeypatch.setattr("labelnoise.gpu.arrays_on", arrays)
+    monkeypatch.setattr("labelnoise.neighbors.cuda.nearest_on_device", searched)
+    monkeypatch.setattr("labelnoise.neighbors.cuda.arrays_on", arrays)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     expected = nearest_neighbors(X, 2).indices
     assert asked == []

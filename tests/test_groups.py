@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.neighbors import kneighbors_graph
 
 from labelnoise import HOC, LabelNoiseError, LabelNoiseWarning, transition_error
-from labelnoise.groups import GroupHOC
+from labelnoise.estimators.groups import GroupHOC
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import group_dependent, symmetric
 from labelnoise.solvers.rows import concentration

@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 from labelnoise import Consensus, LabelNoiseError
+from labelnoise.checks.guarantees import consensus_bound, sample_sizes
 from labelnoise.consensus import expected_consensus, independent_centres
-from labelnoise.guarantees import consensus_bound, sample_sizes
 from labelnoise.solvers.triples import draw_triples
 from tests.conftest import imbalanced_prior, symmetric_matrix
 

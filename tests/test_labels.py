@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from labelnoise import HOC, LabelNoiseError
-from labelnoise._labels import encode_labels
+from labelnoise.labels import encode_labels
 from tests.conftest import clusters
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from labelnoise import HOC, LabelNoiseError, transition_error
-from labelnoise.linear import HeldOut, fit_transition_layer, noisy_posteriors
+from labelnoise.clean_class.linear import HeldOut, fit_transition_layer, noisy_posteriors
 from labelnoise.noise import pair_flip, symmetric
 from tests.conftest import clusters
 

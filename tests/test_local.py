@@ -14,8 +14,8 @@ from labelnoise import (
     LocalHOC,
     transition_error,
 )
-from labelnoise.local import blend, local_errors
-from labelnoise.local_conditions import check_local_conditions
+from labelnoise.checks.local import check_local_conditions
+from labelnoise.estimators.local import blend, local_errors
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper

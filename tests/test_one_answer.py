@@ -10,7 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from labelnoise import HOC, GroupHOC, LabelNoiseError, LocalHOC, transition_error
 from labelnoise import examples as examples_module
-from labelnoise import linear as linear_module
+from labelnoise.clean_class import linear as linear_module
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, instance_dependent, symmetric
 from labelnoise.scores import true_transition_matrix

@@ -15,9 +15,9 @@ from PIL import Image
 from sklearn import config_context
 
 from labelnoise import HOC, AnnotatorHOC, GroupHOC, LabelNoiseError, LocalHOC
-from labelnoise.agreement import NeighborAgreement
-from labelnoise.diagnostics import Finding
+from labelnoise.checks import Finding
 from labelnoise.intervals import ConfidenceInterval
+from labelnoise.neighbors.agreement import NeighborAgreement
 from labelnoise.noise import symmetric
 from labelnoise.report import Report, Truth, report_of
 from labelnoise.report.data import Suspect, SuspectList, Variation, short_percent

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from labelnoise import Consensus, LabelNoiseError, transition_error
+from labelnoise.checks import check_solution, overlap_of
+from labelnoise.checks.soft import check_soft, one_number, soft_consensus, solve_soft
 from labelnoise.consensus import expected_consensus
-from labelnoise.diagnostics import check_solution, overlap_of
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
-from labelnoise.soft import check_soft, one_number, soft_consensus, solve_soft
 from labelnoise.solvers import solve
 from tests.conftest import (
     clusters,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from labelnoise import Consensus, LabelNoiseError, transition_error
+from labelnoise.checks import check_fit, check_solution
 from labelnoise.consensus import expected_consensus
-from labelnoise.diagnostics import check_fit, check_solution
 from labelnoise.solvers import solve
 from labelnoise.solvers.likelihood import by_em
 from labelnoise.solvers.paper import Norms, descend, public_start

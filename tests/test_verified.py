@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 
 from labelnoise import HOC, LabelNoiseError, transition_error
-from labelnoise.groups import GroupHOC
+from labelnoise.estimators.groups import GroupHOC
 from labelnoise.noise import instance_dependent
 from labelnoise.report import report_of
 from labelnoise.scores import true_transition_matrix

@@ -14,7 +14,7 @@ from labelnoise import (
     to_cleanlab,
     transition_error,
 )
-from labelnoise.diagnostics import Diagnostics
+from labelnoise.checks import Diagnostics
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.io.features import Features, read_features
 from labelnoise.io.labels import read_labels

@@ -11,12 +11,12 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-    from labelnoise.annotators import AnnotatorHOC
     from labelnoise.consensus import Consensus
+    from labelnoise.estimators.annotators import AnnotatorHOC
+    from labelnoise.estimators.groups import GroupHOC
+    from labelnoise.estimators.local import LocalHOC
     from labelnoise.forward import ForwardClassifier
-    from labelnoise.groups import GroupHOC
     from labelnoise.hoc import HOC
-    from labelnoise.local import LocalHOC
     from labelnoise.scores import feasibility, from_cleanlab, to_cleanlab, transition_error
 
 __all__ = [
@@ -37,13 +37,13 @@ __all__ = [
 # Imported when first asked for: scikit-learn takes a second, and `labelnoise --help` none.
 _HOMES = {
     "HOC": "hoc",
-    "AnnotatorHOC": "annotators",
+    "AnnotatorHOC": "estimators.annotators",
     "Consensus": "consensus",
     "ForwardClassifier": "forward",
-    "GroupHOC": "groups",
+    "GroupHOC": "estimators.groups",
     "LabelNoiseError": "_errors",
     "LabelNoiseWarning": "_errors",
-    "LocalHOC": "local",
+    "LocalHOC": "estimators.local",
     "feasibility": "scores",
     "from_cleanlab": "scores",
     "to_cleanlab": "scores",

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
-from labelnoise._labels import class_names, encode_labels, missing_among
-from labelnoise.diagnostics import Diagnostics, Finding, check_duplicates
+from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
+from labelnoise.labels import class_names, encode_labels, missing_among
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
 from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
 

@@ -24,12 +24,11 @@ from threadpoolctl import threadpool_limits
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import expect_two_classes, warn_of
-from labelnoise._labels import encode_labels
-from labelnoise.approximate import centre_scores, find_centres
+from labelnoise.checks import LEAST_FOUND, Diagnostics, Finding, _row_keys
 from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import LEAST_FOUND, Diagnostics, Finding, _row_keys
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Cells, Piece, Shards, is_number, write_shard
+from labelnoise.labels import encode_labels
 from labelnoise.neighbors import (
     Best,
     Neighbors,
@@ -38,6 +37,7 @@ from labelnoise.neighbors import (
     nearest_neighbors,
     settle,
 )
+from labelnoise.neighbors.approximate import centre_scores, find_centres
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC

@@ -100,7 +100,7 @@ def clean_class_of(
     X = data.X if len(use) == len(data.labels) else data.X[use]
     chosen, arrays = chosen_device(device, X.shape[0], X.shape[1], sources), HOST
     if chosen != "cpu":
-        from labelnoise.gpu import arrays_on
+        from labelnoise.neighbors.cuda import arrays_on
 
         arrays = arrays_on(chosen)
     with arrays.in_full():

@@ -10,16 +10,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import Estimator
-from labelnoise._labels import encode_labels
+from labelnoise.checks import Diagnostics
 from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
-from labelnoise.diagnostics import Diagnostics
 from labelnoise.examples import (
     clean_class_of,
     posterior_by_triples,
     posterior_of_labels,
 )
 from labelnoise.intervals import ConfidenceInterval
+from labelnoise.labels import encode_labels
 from labelnoise.suspects import Suspects, find_suspects
 from labelnoise.verified import (
     Ends,

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import expect_two_classes, expect_whole
-from labelnoise._labels import encode_labels
+from labelnoise.clean_class.linear import as_labels, checked_features, fit_softmax
 from labelnoise.hoc import HOC
-from labelnoise.linear import as_labels, checked_features, fit_softmax
+from labelnoise.labels import encode_labels
 from labelnoise.noise import checked_transition
 
 _FOLDS = 3

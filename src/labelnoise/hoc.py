@@ -19,11 +19,7 @@ from labelnoise._estimator import (
     stages,
     warn_of,
 )
-from labelnoise._labels import class_names
-from labelnoise.agreement import NeighborAgreement, neighbor_agreement
-from labelnoise.clean_class.interval import clean_class_interval
-from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import (
+from labelnoise.checks import (
     Diagnostics,
     Finding,
     check_clean_class,
@@ -35,10 +31,14 @@ from labelnoise.diagnostics import (
     check_solution,
     overlap_of,
 )
+from labelnoise.clean_class.interval import clean_class_interval
+from labelnoise.consensus import Consensus
 from labelnoise.examples import Examples, can_refine, clean_class_of, neighbors_of
 from labelnoise.fitted import FittedEstimate
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
+from labelnoise.labels import class_names
 from labelnoise.neighbors import METRICS, SEARCHES, chosen_search
+from labelnoise.neighbors.agreement import NeighborAgreement, neighbor_agreement
 from labelnoise.solvers import SOLVERS, solve
 from labelnoise.summary import quick_interval, summary
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise._labels import encode_labels
+from labelnoise.labels import encode_labels
 
 SCALES = ("raw", "standard", "unit")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._labels import encode_labels
+from labelnoise.labels import encode_labels
 
 _DRAWS = 2000  # of T and of the test labels, for intervals
 _NEARLY_SINGULAR = 0.01  # smallest singular value of T

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from labelnoise._labels import is_missing
-from labelnoise.diagnostics import Finding
+from labelnoise.checks import Finding
+from labelnoise.labels import is_missing
 
 _ROUNDING = 1e-9  # of a number that is computed again on another machine
 

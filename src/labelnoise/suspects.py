@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._labels import class_names
 from labelnoise.baselines import probabilities
-from labelnoise.linear import as_labels
+from labelnoise.clean_class.linear import as_labels
+from labelnoise.labels import class_names
 
 _COLUMNS = ("index", "given", "suggested", "probability")
 _ROWS_PRINTED = 10

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labelnoise._arrays import HOST, Arrays
-from labelnoise.linear import HeldOut, LinearModel
+from labelnoise.clean_class.linear import HeldOut, LinearModel
 
 VOTERS = 18
 """How many of the nearest neighbours vote."""

@@ -76,7 +76,7 @@ def _report_on_digits(kind: NoiseKind, rate: float, seed: int) -> Report:
         import numpy as np
         from sklearn.datasets import load_digits
 
-        from labelnoise.diagnostics import Finding
+        from labelnoise.checks import Finding
         from labelnoise.hoc import HOC
         from labelnoise.report import Truth, report_of
         from labelnoise.scores import transition_error, true_transition_matrix

@@ -16,7 +16,7 @@ from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from labelnoise.diagnostics import Finding
+    from labelnoise.checks import Finding
 
 _SERIOUS_FINDING = 3  # status of --strict; 1 is bad input, 2 wrong usage
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._labels import encode_labels
 from labelnoise.io.cifar import find_in, load_cifar10, load_cifar100
 from labelnoise.io.images import ImageData, Images, StrPath, files_below, readable_images
 from labelnoise.io.labels import folder_labels
 from labelnoise.io.packages import explained
 from labelnoise.io.tables import read_table
+from labelnoise.labels import encode_labels
 
 __all__ = [
     "ImageData",

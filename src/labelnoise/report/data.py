@@ -15,10 +15,10 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.agreement import NeighborAgreement
-from labelnoise.diagnostics import Finding
+from labelnoise.checks import Finding
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.io.atomic import write_then_rename
+from labelnoise.neighbors.agreement import NeighborAgreement
 from labelnoise.verified import Verification
 
 LEAST_SHOWN = 0.0005  # rounds to 0.1%; less is shown as 0

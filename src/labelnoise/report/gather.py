@@ -27,7 +27,7 @@ from labelnoise.report.data import (
 from labelnoise.summary import quick_interval
 
 if TYPE_CHECKING:
-    from labelnoise.local import LocalHOC
+    from labelnoise.estimators.local import LocalHOC
     from labelnoise.suspects import Suspects
 
 _MOST_SUSPECTS = 300

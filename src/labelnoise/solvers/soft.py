@@ -114,7 +114,7 @@ def solve_soft(
     Notes
     -----
     It rests on the two neighbours erring independently given the centre's class: see
-    `labelnoise.soft.check_soft`.
+    `labelnoise.checks.soft.check_soft`.
 
     Examples
     --------

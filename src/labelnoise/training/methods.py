@@ -10,8 +10,8 @@ import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.baselines import anchor_points
+from labelnoise.estimators.local import LocalHOC
 from labelnoise.hoc import HOC
-from labelnoise.local import LocalHOC
 from labelnoise.losses import DMILoss, ForwardLoss, GCELoss, ReweightLoss
 from labelnoise.training.balance import balanced_batches
 from labelnoise.training.engine import Run

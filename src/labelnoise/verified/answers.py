@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise._labels import missing_among
 from labelnoise.io.tables import read_table, table_of
+from labelnoise.labels import missing_among
 
 _DESIGN = ("stratum", "stratum_size")
 _COLUMNS = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, ndtri, pdtr
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.checks import Finding
 from labelnoise.clean_class import counted_joint, tilted
-from labelnoise.diagnostics import Finding
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.verified.answers import Answers
 from labelnoise.verified.rate import (

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from labelnoise.diagnostics import Finding
+from labelnoise.checks import Finding
 from labelnoise.solvers import Solution
 
 _FEW_EXAMPLES = 30

@@ -411,7 +411,7 @@ def check_search(
     A sample of rows is searched exactly. Its triples, with exact and with the found neighbours,
     move the posterior joint of class and label by a little, to first order: one step of EM.
     """
-    from labelnoise.approximate import found_share
+    from labelnoise.neighbors.approximate import found_share
 
     rows, exact, recall = found_share(X, neighbors, metric, sources)
 

@@ -16,14 +16,6 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils.validation import check_is_fitted
 
-from labelnoise._agreement import (
-    check_counts,
-    check_independence,
-    check_neighbors,
-    check_one_matrix,
-    check_overlap,
-    check_triples,
-)
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import (
     Estimator,
@@ -35,10 +27,18 @@ from labelnoise._estimator import (
     source_numbers,
     warn_of,
 )
-from labelnoise._labels import encode_labels
-from labelnoise.diagnostics import Diagnostics, check_solution
+from labelnoise.checks import Diagnostics, check_solution
+from labelnoise.estimators.annotator_checks import (
+    check_counts,
+    check_independence,
+    check_neighbors,
+    check_one_matrix,
+    check_overlap,
+    check_triples,
+)
 from labelnoise.examples import can_refine
 from labelnoise.hoc import HOC
+from labelnoise.labels import encode_labels
 from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
 from labelnoise.solvers import class_order, solve
 from labelnoise.solvers.latent import LatentClasses, label_triples, solve_latent
@@ -120,7 +120,7 @@ class AnnotatorHOC(Estimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from labelnoise.annotators import AnnotatorHOC
+    >>> from labelnoise.estimators.annotators import AnnotatorHOC
     >>> from labelnoise.noise import symmetric
     >>> truth = np.random.default_rng(0).integers(0, 3, 2000)
     >>> rates = [0.1, 0.2, 0.4]
@@ -217,7 +217,7 @@ class AnnotatorHOC(Estimator):
 
         Examples
         --------
-        >>> from labelnoise.annotators import AnnotatorHOC
+        >>> from labelnoise.estimators.annotators import AnnotatorHOC
         >>> table = [(e, a, e % 2) for e in range(60) for a in ("ann", "bob", "cat")]
         >>> est = AnnotatorHOC().fit_long(*zip(*table))
         >>> est.annotators_.tolist(), est.examples_[:3].tolist()

@@ -1,6 +1,6 @@
 """Who is near whom: nearest neighbours of a data set within itself.
 
-Exactly, or nearly so where there are very many rows (`labelnoise.approximate`). The data are
+Exactly, or nearly so where there are very many rows (`labelnoise.neighbors.approximate`). The data are
 compared with themselves, so the matrix of similarities is symmetric and only the tiles on and above
 its diagonal are computed. A tile is scanned once along its rows and once along its columns for
 values that beat the worst candidate so far; few do, so the cost is hardly more than that of half a
@@ -121,13 +121,13 @@ def nearest_neighbors(
     approximate = chosen_search(search, n, X.shape[1], device, sources) == "approximate"
     device = chosen_device(device, n, X.shape[1], sources)
     if device != "cpu" and not approximate:
-        from labelnoise.gpu import nearest_on_device
+        from labelnoise.neighbors.cuda import nearest_on_device
 
         return nearest_on_device(X, k, metric, device, progress=progress)
     points = Points(np.asanyarray(X), metric, copy=not approximate)
     everyone, enough = np.arange(n), np.ones(n, bool)
     if approximate:
-        from labelnoise.approximate import approximate_candidates
+        from labelnoise.neighbors.approximate import approximate_candidates
 
         candidates = approximate_candidates(points, k, sources, progress)
         indices, gap = _rank(points, everyone, candidates, candidates.shape[1])

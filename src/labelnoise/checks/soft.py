@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from labelnoise.checks import Finding
 from labelnoise.consensus import Consensus
-from labelnoise.diagnostics import Finding
 from labelnoise.solvers.soft import (
     SoftSolution,
     one_number,
@@ -44,7 +44,7 @@ def check_soft(consensus: Consensus, solution: SoftSolution, overlap: float = 1.
         Of the same consensus.
     overlap : float, default=1.0
         By how much triples that share members reduce their number, as
-        `labelnoise.diagnostics.overlap_of` measures it.
+        `labelnoise.checks.overlap_of` measures it.
 
     Returns
     -------

@@ -17,17 +17,17 @@ from labelnoise._estimator import (
     source_numbers,
     warn_of,
 )
-from labelnoise._labels import encode_labels
-from labelnoise.clean_class import transition_given
-from labelnoise.diagnostics import Diagnostics
-from labelnoise.hoc import HOC, Progress
-from labelnoise.local_conditions import (
+from labelnoise.checks import Diagnostics
+from labelnoise.checks.local import (
     check_coverage,
     check_local_conditions,
     check_noise_clusterability,
 )
+from labelnoise.clean_class import transition_given
+from labelnoise.estimators.parts import ManyMatrices
+from labelnoise.hoc import HOC, Progress
+from labelnoise.labels import encode_labels
 from labelnoise.neighbors import METRICS, Points
-from labelnoise.parts import ManyMatrices
 from labelnoise.scores import transition_error, true_transition_matrix
 from labelnoise.solvers.local import LocalProblems, solve_local, solve_local_paper
 

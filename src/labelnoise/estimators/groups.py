@@ -21,9 +21,9 @@ from labelnoise._estimator import (
     expect_whole,
 )
 from labelnoise.clean_class import PartMatrices, transition_given
+from labelnoise.estimators.parts import ManyMatrices
 from labelnoise.hoc import HOC, Progress
 from labelnoise.neighbors import METRICS
-from labelnoise.parts import ManyMatrices
 from labelnoise.solvers.rows import concentration, normalised
 
 _EM_STEPS = 50
@@ -85,7 +85,7 @@ class GroupHOC(ManyMatrices):
     --------
     >>> import numpy as np
     >>> from sklearn.datasets import load_digits
-    >>> from labelnoise.groups import GroupHOC
+    >>> from labelnoise.estimators.groups import GroupHOC
     >>> from labelnoise.noise import group_dependent
     >>> X, y = load_digits(return_X_y=True)
     >>> source = np.where(np.arange(len(y)) % 3 == 0, "B", "A")

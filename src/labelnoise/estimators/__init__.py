@@ -1,0 +1,1 @@
+"""The same steps on parts of the data: neighbourhoods, known groups, annotators."""
