@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import expect_two_classes, warn_of
-from labelnoise.checks import LEAST_FOUND, Diagnostics, Finding, _row_keys
+from labelnoise.checks import LEAST_FOUND, Diagnostics, Finding, row_keys
 from labelnoise.consensus import Consensus
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Cells, Piece, Shards, is_number, write_shard
@@ -139,7 +139,7 @@ def _keys(rows: np.ndarray, name: str, width: int, start: int = 0) -> np.ndarray
                 f"Expected finite features, but row {start + block.start + int(finite.argmin())} "
                 f"of {name} has NaN or infinity"
             )
-    return _row_keys(rows)
+    return row_keys(rows)
 
 
 def read_rows(tile: Any, kept: np.ndarray | None = None) -> np.ndarray:

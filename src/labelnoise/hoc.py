@@ -399,9 +399,8 @@ class HOC(FittedEstimate):
             self.consensus_, self.transition_matrix_, self.class_prior_, has_label, self.classes_
         )
         # Whether the triples' T explains the triples says nothing of this T.
-        new = {finding.name for finding in of_matrix} | {"fit"}
-        kept = [finding for finding in self.diagnostics_ if finding.name not in new]
-        self.diagnostics_ = Diagnostics((*of_matrix, *check_clean_class(found), *kept))
+        kept = Diagnostics(tuple(f for f in self.diagnostics_ if f.name != "fit"))
+        self.diagnostics_ = kept.replaced([*of_matrix, *check_clean_class(found)])
 
     def confidence_interval(self, level: float = 0.95) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
@@ -467,9 +466,7 @@ class HOC(FittedEstimate):
         interval = quick_interval(self)
         if interval is not None:
             found.append(check_rows(T, interval.transition_matrix, classes))
-        new = {finding.name for finding in found}
-        before = [finding for finding in self.diagnostics_ if finding.name not in new]
-        self.diagnostics_ = Diagnostics((*before, *found))
+        self.diagnostics_ = self.diagnostics_.replaced(found)
         return self.diagnostics_
 
     def __str__(self) -> str:

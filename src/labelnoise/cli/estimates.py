@@ -28,6 +28,7 @@ from labelnoise.cli.terminal import (
     Quiet,
     Seed,
     Strict,
+    Verbose,
     end_strictly,
     print_json,
     progress,
@@ -90,6 +91,7 @@ def estimate(
     strict: Strict = False,
     seed: Seed = 0,
     as_json: Json = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
@@ -124,7 +126,7 @@ def estimate(
     if as_json:
         print_json(_content(est))
     else:
-        _print_estimate(est, overall, {"Estimate": out, "Report": report})
+        _print_estimate(est, overall, verbose, {"Estimate": out, "Report": report})
     if strict:
         end_strictly(overall.diagnostics_)
 
@@ -228,8 +230,11 @@ def _cluster(workers: str | None) -> AbstractContextManager[Any]:
     return remote_cluster(workers)
 
 
-def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
-    print(overall)
+def _print_estimate(est: Any, overall: HOC, verbose: bool, written: dict[str, Path | None]) -> None:
+    from labelnoise.summary import summary
+
+    where = "all are above" if verbose else "--verbose or the report has all"
+    print(summary(overall, verbose, where))
     if hasattr(est, "members_"):
         from labelnoise.report.gather import local_spread
 
