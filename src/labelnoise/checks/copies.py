@@ -5,9 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from labelnoise._blocks import CACHE_BYTES, row_blocks
+from labelnoise.checks.around import Around
 from labelnoise.checks.findings import Finding
 
 _MANY_DUPLICATES = 0.01
+# Chosen on copies of digits, tables, texts and clusters: benchmarks/results/diagnostics.md.
+STEP = 0.05  # of agreement between two ranks, beyond that of other ranks and 3 standard errors
+STEPS_LOOKED_AT = 9
+LEAST_RANKS = 12
+NEAREST_DIFFER = 0.05  # of the share of furthest neighbours that differ
+FURTHEST_DIFFER = 0.15
+
+COPIES_REMEDY = (
+    "Keep one of each, or give what belongs together (frames of a video, versions of an image) in "
+    "sources=."
+)
 
 
 def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
@@ -38,6 +50,39 @@ def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
         if share > _MANY_DUPLICATES
         else "",
     )
+
+
+def check_copied_labels(around: Around) -> Finding:
+    """Whether the nearest neighbours have the example's label more often than distance explains.
+
+    Two signs: agreement steps down from one rank to the next, as copies end there; or the nearest
+    hardly ever differ in label while the furthest do.
+    """
+    if around.near.shape[1] < LEAST_RANKS:
+        sentence = "Whether labels were copied with examples was not tested: few neighbours."
+        return Finding("copied labels", True, None, sentence)
+    by_rank = around.same.mean(axis=0)
+    scale = max(by_rank[0] - around.chance, 1e-9)
+    drops = -np.diff(by_rank)
+    rank = int(drops[:STEPS_LOOKED_AT].argmax())
+    moved = around.same[:, rank] != around.same[:, rank + 1]
+    error = np.sqrt(moved.mean() / len(moved))
+    step = float((drops[rank] - np.delete(drops, rank).mean() - 3 * error) / scale)
+    nearest, furthest = 1 - by_rank[0], 1 - by_rank[-1]
+    alike = furthest > FURTHEST_DIFFER and nearest < NEAREST_DIFFER * furthest
+    measure = (
+        f"neighbours of rank {rank + 1} have the example's label in {by_rank[rank]:.1%} of cases, "
+        f"of rank {rank + 2} in {by_rank[rank + 1]:.1%}, of rank {len(by_rank)} in "
+        f"{by_rank[-1]:.1%}"
+    )
+    if step <= STEP and not alike:
+        sentence = f"Labels do not seem to be copied between neighbours: {measure}."
+        return Finding("copied labels", True, step, sentence)
+    sentence = (
+        f"Labels were probably copied between near examples: {measure}. Copies are each other's "
+        f"neighbours, so T comes out too close to the identity."
+    )
+    return Finding("copied labels", False, step, sentence, "serious", COPIES_REMEDY)
 
 
 def row_keys(X: np.ndarray) -> np.ndarray:
