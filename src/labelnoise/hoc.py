@@ -23,6 +23,7 @@ from labelnoise.checks import (
     Diagnostics,
     Finding,
     check_clean_class,
+    check_examples,
     check_fit,
     check_guarantee,
     check_matrix,
@@ -30,7 +31,9 @@ from labelnoise.checks import (
     check_search,
     check_solution,
     overlap_of,
+    widened,
 )
+from labelnoise.clean_class import trust_triples
 from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.consensus import Consensus
 from labelnoise.examples import Examples, can_refine, clean_class_of, neighbors_of
@@ -296,6 +299,7 @@ class HOC(FittedEstimate):
             self.agreement_ = neighbor_agreement(near, labels)
         if near is not None and self._refines(weight):
             self._refine(stage("refining"))
+        self._check_examples()
         if verified is not None:
             self.verify(verified)
         warn_of(self.diagnostics_, stacklevel=4)
@@ -402,6 +406,17 @@ class HOC(FittedEstimate):
         kept = Diagnostics(tuple(f for f in self.diagnostics_ if f.name != "fit"))
         self.diagnostics_ = kept.replaced([*of_matrix, *check_clean_class(found)])
 
+    def _check_examples(self) -> None:
+        """Check what the estimate stands on; where features know the labels, trust the triples."""
+        data, found = self.examples_, self.clean_class_
+        near = None if data.near is None else data.near.indices
+        how = {"classes": self.classes_, "metric": self.metric, "unlabeled": self.unlabeled}
+        findings = check_examples(data.X, data.labels, near, found, **how)
+        self.diagnostics_ = self.diagnostics_.replaced(findings)
+        if found is not None and self.diagnostics_["learnt"].severity == "serious":
+            self.clean_class_ = found = trust_triples(found)
+            self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
+
     def confidence_interval(self, level: float = 0.95) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
 
@@ -442,8 +457,8 @@ class HOC(FittedEstimate):
                 f"but solver = {self.solver!r}, n_rounds = {self.n_rounds}"
             )
         found, data = self.clean_class_, self.examples_
-        if found is not None and not found.case.depends:
-            return clean_class_interval(found, level)
+        if found is not None and not found.case.share:
+            return widened(clean_class_interval(found, level), self.diagnostics_, found)
         counted: dict[str, Any] = {}
         if data is not None and data.near is not None:
             near = data.near.indices[:, : self.n_neighbors]
@@ -451,9 +466,9 @@ class HOC(FittedEstimate):
             counted["center_weight"] = data.center_weight
         of_triples = self.triples_transition_matrix_, self.triples_class_prior_
         interval = confidence_interval(self.consensus_, *of_triples, level=level, **counted)
-        if found is None:
-            return interval
-        return clean_class_interval(found, level, interval)
+        if found is not None:
+            interval = clean_class_interval(found, level, interval)
+        return widened(interval, self.diagnostics_, found)
 
     def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
@@ -475,7 +490,7 @@ class HOC(FittedEstimate):
     def _content(self) -> dict[str, Any]:
         interval = quick_interval(self)
         return super()._content() | {
-            "noise_rate": self.noise_rate_,
+            "noise_rate": self.noise_rate_ if self.diagnostics_.estimable else None,
             "confidence_interval": None if interval is None else interval.to_dict(),
         }
 

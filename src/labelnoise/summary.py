@@ -24,7 +24,8 @@ def summary(est: HOC, verbose: bool = False, all_in: str = "est.diagnostics_ has
     """
     found = est.diagnostics_
     lines = [str(finding) for finding in found.serious]
-    if found.estimable:
+    verified = est.verified_ is not None and est.verified_.rate is not None
+    if found.estimable or verified:
         lines += rate_lines(est)
         lines += [str(finding) for finding in found.warnings]
     if verbose:

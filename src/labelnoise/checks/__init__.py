@@ -1,5 +1,6 @@
 """What an estimate stands on, checked: each check is one function that gives a `Finding`."""
 
+from labelnoise.checks.at_fit import check_examples, widened
 from labelnoise.checks.copies import check_duplicates, row_keys
 from labelnoise.checks.dependence import check_clean_class
 from labelnoise.checks.findings import Diagnostics, Finding
@@ -20,6 +21,7 @@ __all__ = [
     "Finding",
     "check_clean_class",
     "check_duplicates",
+    "check_examples",
     "check_fit",
     "check_guarantee",
     "check_matrix",
@@ -28,4 +30,5 @@ __all__ = [
     "check_solution",
     "overlap_of",
     "row_keys",
+    "widened",
 ]

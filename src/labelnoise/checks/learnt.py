@@ -120,7 +120,9 @@ def fall_of_agreement(X: Any, around: Around, found: CleanClass) -> tuple[float,
 
 def knows_labels(findings: Any, found: CleanClass | None) -> Finding | None:
     """Where nothing is left to estimate from: that finding, in place of the number."""
-    learnt, columns = (findings[name] if name in findings else None for name in ("learnt", "columns"))
+    learnt, columns = (
+        findings[name] if name in findings else None for name in ("learnt", "columns")
+    )
     nothing = False
     if learnt is not None and learnt.severity == "serious" and found is not None:
         T, p = found.given_h

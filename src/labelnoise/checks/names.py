@@ -9,7 +9,22 @@ import numpy as np
 from labelnoise.checks.findings import Finding, listed
 
 NO_LABEL = frozenset(
-    "-1 -1.0 unknown unlabeled unlabelled n/a na nan none null missing ? - -".split()
+    [
+        "-1",
+        "-1.0",
+        "unknown",
+        "unlabeled",
+        "unlabelled",
+        "n/a",
+        "na",
+        "nan",
+        "none",
+        "null",
+        "missing",
+        "?",
+        "-",
+        "-",
+    ]
 ) | {""}
 _LEAST_CLASSES = 3  # -1 and 1 are two classes as good as others
 
