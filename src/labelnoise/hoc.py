@@ -27,6 +27,7 @@ from labelnoise.checks import (
     check_fit,
     check_guarantee,
     check_matrix,
+    check_pairs,
     check_rows,
     check_search,
     check_solution,
@@ -373,7 +374,8 @@ class HOC(FittedEstimate):
             if data.near is not None:
                 overlap = overlap_of(data.near.indices[:, : self.n_neighbors], data.labels, T, p)
         fit = check_fit(consensus, solution, self.solver, overlap, classes)
-        findings = (*check_solution(consensus, solution, classes), fit, *notes)
+        pairs = check_pairs(consensus, overlap, classes)
+        findings = (*check_solution(consensus, solution, classes), fit, pairs, *notes)
         self.diagnostics_ = Diagnostics(findings)
         if progress:
             progress(1, 1)
@@ -402,9 +404,12 @@ class HOC(FittedEstimate):
         of_matrix = check_matrix(
             self.consensus_, self.transition_matrix_, self.class_prior_, has_label, self.classes_
         )
-        # Whether the triples' T explains the triples says nothing of this T.
-        kept = Diagnostics(tuple(f for f in self.diagnostics_ if f.name != "fit"))
-        self.diagnostics_ = kept.replaced([*of_matrix, *check_clean_class(found)])
+        # Whether the triples' T explains the triples says nothing of another T. What they say
+        # against it stands.
+        kept = [f for f in self.diagnostics_ if f.name != "fit" or found.case.share == 1]
+        warned = {finding.name for finding in kept if not finding.ok}
+        new = [f for f in of_matrix if not f.ok or f.name not in warned]
+        self.diagnostics_ = Diagnostics(tuple(kept)).replaced([*new, *check_clean_class(found)])
 
     def _check_examples(self) -> None:
         """Check what the estimate stands on; where features know the labels, trust the triples."""
@@ -458,7 +463,7 @@ class HOC(FittedEstimate):
             )
         found, data = self.clean_class_, self.examples_
         if found is not None and not found.case.share:
-            return widened(clean_class_interval(found, level), self.diagnostics_, found)
+            return widened(clean_class_interval(found, level), self.diagnostics_, found, data)
         counted: dict[str, Any] = {}
         if data is not None and data.near is not None:
             near = data.near.indices[:, : self.n_neighbors]
@@ -468,7 +473,7 @@ class HOC(FittedEstimate):
         interval = confidence_interval(self.consensus_, *of_triples, level=level, **counted)
         if found is not None:
             interval = clean_class_interval(found, level, interval)
-        return widened(interval, self.diagnostics_, found)
+        return widened(interval, self.diagnostics_, found, data)
 
     def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.

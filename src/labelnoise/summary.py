@@ -39,10 +39,13 @@ def rate_lines(est: HOC) -> list[str]:
     classes = [str(name) for name in est.classes_]
     interval = quick_interval(est)
     triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
-    refined = "dependence" in est.diagnostics_
+    found = est.diagnostics_
+    refined = ", and from the features" if "dependence" in found else ""
+    if "learnt" in found and found["learnt"].severity == "note":
+        refined += ", if the features do not know the labels"
     lines = [
         f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
-        f"{triples}in {len(classes)} classes{', and from the features' if refined else ''}."
+        f"{triples}in {len(classes)} classes{refined}."
     ]
     if est.verified_ is not None:
         lines = [str(est.verified_)]

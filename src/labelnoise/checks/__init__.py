@@ -9,6 +9,7 @@ from labelnoise.checks.matrix import (
     SURELY,
     check_guarantee,
     check_matrix,
+    check_pairs,
     check_rows,
     check_solution,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "check_fit",
     "check_guarantee",
     "check_matrix",
+    "check_pairs",
     "check_rows",
     "check_search",
     "check_solution",

@@ -9,7 +9,7 @@ import numpy as np
 
 from labelnoise.checks.around import Around
 from labelnoise.checks.basis import check_basis
-from labelnoise.checks.copies import check_copied_labels
+from labelnoise.checks.copies import check_copied_labels, rate_of_furthest
 from labelnoise.checks.findings import Diagnostics, Finding
 from labelnoise.checks.learnt import check_columns, check_learnt, knows_labels
 from labelnoise.checks.metric import check_metric
@@ -36,38 +36,38 @@ def check_examples(
 
     `found` is the model of the clean class. What is missing is None.
     """
-    findings = [check_names(classes, unlabeled)]
     use = labels >= 0
-    if X is None:
-        findings += [_untested(name, _NO_FEATURES) for name in ("columns", "metric")]
-    else:
-        some = X if use.all() else X[use]
-        findings.append(check_columns(some, labels[use], classes))
-        findings.append(check_metric(some, labels[use], metric))
+    findings = [check_names(classes, unlabeled), *_of_features(X, labels, use, classes, metric)]
+    columns = next(finding for finding in findings if finding.name == "columns")
     if near is None:
         why = "neighbours were searched for in rounds"
-        names = "basis", "copied labels", "learnt"
-        return findings + [_untested(name, why) for name in names]
+        return findings + [_untested(name, why) for name in ("basis", "copied labels", "learnt")]
     around = Around.of(labels, near)
-    findings += [check_basis(X, around), check_copied_labels(around)]
-    if found is None:
-        why = "T is that of the label triples, without a model of the clean class"
-        findings.append(_untested("learnt", why))
-    else:
-        findings.append(check_learnt(X, around, found))
-    nothing = knows_labels(Diagnostics(tuple(findings)), found)
-    if nothing is not None:
-        findings = [nothing, *(finding for finding in findings if finding.name != "basis")]
-    return findings
+    why = "T is that of the label triples, without a model of the clean class"
+    learnt = _untested("learnt", why) if found is None else check_learnt(X, around, found)
+    basis = check_basis(X, around)
+    if basis.ok:
+        basis = knows_labels(columns, learnt, found) or basis
+    return [basis, learnt, check_copied_labels(around), *findings]
+
+
+def _of_features(
+    X: Any, labels: np.ndarray, use: np.ndarray, classes: np.ndarray, metric: str
+) -> list[Finding]:
+    if X is None:
+        return [_untested(name, _NO_FEATURES) for name in ("columns", "metric")]
+    X, labels = X if use.all() else X[use], labels[use]
+    return [check_columns(X, labels, classes), check_metric(X, labels, metric)]
 
 
 def widened(
-    interval: ConfidenceInterval, findings: Diagnostics, found: CleanClass | None
+    interval: ConfidenceInterval, findings: Diagnostics, found: CleanClass | None, data: Any
 ) -> ConfidenceInterval:
-    """Widen intervals to what may be true where features know the labels.
+    """Widen intervals to what may be true where features know the labels, or labels were copied.
 
-    Features that have taken up a part of the wrong labels may have taken up as much again. Where
-    nothing is left to estimate from, anything may be true.
+    Features that have taken up a part of the wrong labels may have taken up as much again. Labels
+    that are copied may be wrong as often as the furthest neighbours differ. Where nothing is left
+    to estimate from, anything may be true.
     """
     if not findings.estimable:
         return replace(
@@ -78,12 +78,14 @@ def widened(
             variance=None,
             caveat="nothing bounds the noise rate: see the findings",
         )
-    if found is None or "learnt" not in findings or findings["learnt"].severity != "serious":
-        return interval
-    h, triples = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
+    serious = {finding.name for finding in findings.serious}
     low, high = interval.noise_rate
-    high = max(high, min(2 * triples - h, 1.0))
-    return replace(interval, noise_rate=np.array([min(low, h), high]))
+    if "learnt" in serious and found is not None:
+        h, triples = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
+        low, high = min(low, h), max(high, min(2 * triples - h, 1.0))
+    if "copied labels" in serious:
+        high = max(high, rate_of_furthest(Around.of(data.labels, data.near.indices)))
+    return replace(interval, noise_rate=np.array([low, high]))
 
 
 def _all(ends: np.ndarray) -> np.ndarray:

@@ -85,6 +85,17 @@ def check_copied_labels(around: Around) -> Finding:
     return Finding("copied labels", False, step, sentence, "serious", COPIES_REMEDY)
 
 
+def rate_of_furthest(around: Around) -> float:
+    """Noise rate at which labels agree as often as those of the furthest neighbours.
+
+    If these share the class, and noise is even: ``a = (1 - e)^2 + e^2 / (K - 1)``, with as many
+    classes K as give the agreement by chance, 1 / K.
+    """
+    differ = 1 - float(around.same[:, -1].mean())
+    share = 1 - around.chance  # (K - 1) / K
+    return share * (1 - max(1 - differ / share, 0.0) ** 0.5)
+
+
 def row_keys(X: np.ndarray) -> np.ndarray:
     """A number for each row, the same for identical rows and hardly ever for others."""
     factors = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1

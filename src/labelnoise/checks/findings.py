@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-Severity = Literal["serious", "warning", "not tested", "ok"]
-"""From the most to the least urgent. Serious: the number cannot be relied on."""
+Severity = Literal["serious", "warning", "note", "not tested", "ok"]
+"""From the most to the least urgent. Serious: the number cannot be relied on. Note: worth reading,
+but nothing was found wrong."""
 
 BASIS = "basis"  # name of the finding that says whether there is anything to estimate from
 
@@ -34,13 +35,14 @@ class Finding:
         if str(self.severity) == "":
             fine = "not tested" if self.value is None else "ok"
             object.__setattr__(self, "severity", fine if self.ok else "warning")
-        if self.severity not in get_args(Severity) or self.ok == self.needs_attention:
+        wrong = self.severity in ("serious", "warning")
+        if self.severity not in get_args(Severity) or self.ok == wrong:
             raise ValueError(f"a finding with ok = {self.ok} has the severity {self.severity!r}")
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it is a warning, or serious."""
-        return self.severity in ("serious", "warning")
+        """Whether it is shown with the number."""
+        return self.severity in ("serious", "warning", "note")
 
     def __str__(self) -> str:
         remedy = f" {self.remedy}" if self.needs_attention and self.remedy else ""
@@ -91,8 +93,8 @@ class Diagnostics(Sequence[Finding]):
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Findings that need attention, but are not serious."""
-        return tuple(finding for finding in self if finding.severity == "warning")
+        """Warnings and notes: what needs attention, but is not serious."""
+        return tuple(finding for finding in self if finding.severity in ("warning", "note"))
 
     @property
     def estimable(self) -> bool:

@@ -14,6 +14,7 @@ from labelnoise.solvers.triples import sampling_divergence
 
 _CLEAR_DEVIATION = 3.0  # of a triple from what T and p expect, in standard deviations
 _TRIPLES_NAMED = 3
+_SAME_MATRIX = 0.1  # error of one T against the other: the paper's own error is as large
 _OVERLAP_PAIRS = 3_000_000
 
 
@@ -51,21 +52,10 @@ def check_fit(
     )
     if solution.divergence <= limit:
         return Finding("fit", True, ratio, f"T and p explain the label triples: {measure}.")
+    if solver.startswith("paper"):
+        return _check_objective(consensus, solution)
     if solver != "likelihood" or solution.start == "given":
         best = solve(consensus, "likelihood")
-        if solver.startswith("paper"):
-            own, other = (
-                paper_objective(consensus, found.transition_matrix, found.class_prior)
-                for found in (solution, best)
-            )
-            if other >= CLEARLY_LESS * own:
-                return Finding(
-                    "fit",
-                    True,
-                    own / max(other, 1e-300),
-                    f"T and p minimise the paper's objective: it is {own:.2g}, and {other:.2g} at "
-                    f"the most likely T.",
-                )
         if best.divergence <= limit:
             return Finding(
                 "fit",
@@ -86,6 +76,28 @@ def check_fit(
         remedy="Use representations in which classes lie further apart, and give sources= if "
         "examples come from few sources.",
     )
+
+
+def _check_objective(consensus: Consensus, solution: Solution) -> Finding:
+    """Whether the paper's solver found a minimum of its own objective.
+
+    Another T with a clearly lower objective is no matter if it is nearly the same T.
+    """
+    best = solve(consensus, "likelihood")
+    own, other = (
+        paper_objective(consensus, found.transition_matrix, found.class_prior)
+        for found in (solution, best)
+    )
+    measure = f"the paper's objective is {own:.2g}, and {other:.2g} at the most likely T"
+    ratio = own / max(other, 1e-300)
+    moved = np.abs(solution.transition_matrix - best.transition_matrix).sum() / len(
+        best.class_prior
+    )
+    if other >= CLEARLY_LESS * own or moved < _SAME_MATRIX:
+        return Finding("fit", True, ratio, f"T and p minimise their objective: {measure}.")
+    sentence = f"This is probably a wrong optimum: {measure}, whose rows differ by {moved:.2g}."
+    remedy = "Use solver='likelihood', which tries several starts, or another random_state."
+    return Finding("fit", False, ratio, sentence, remedy=remedy)
 
 
 def _worst_triples(

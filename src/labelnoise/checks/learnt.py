@@ -22,8 +22,9 @@ FAR_BETTER = 1 / 3  # of the errors of the neighbours' vote
 LEAST_ERRORS = 30  # of the vote
 NEARLY_ALL = 0.98  # of labels that features predict
 ROWS_OF_A_COLUMN = 2000
-BESIDE = 0.99  # of a class's examples: those beside them in a column have their label
+EXACTLY = 0.98  # of a class's examples have a value, and of the value's examples are of it
 LEAST_OF_A_CLASS = 20
+MOST_COLUMNS = 100  # of one value in a class, as zeros in bags of words
 _SEED = 0
 
 REMEDY = (
@@ -35,28 +36,27 @@ REMEDY = (
 def check_columns(X: Any, labels: np.ndarray, classes: np.ndarray) -> Finding:
     """Whether a single column tells a class exactly, as a copy of the label does.
 
-    In the order of the column, an example of the class is beside others of it. A sample of rows
-    is looked at; ties are in random order.
+    Then it has one value for nearly all examples of the class, and for hardly any others. A
+    sample of rows is looked at.
     """
-    rng = np.random.default_rng(_SEED)
-    rows = rng.permutation(len(labels))[:ROWS_OF_A_COLUMN]
-    label = labels[rows][np.argsort(np.asarray(X)[rows], axis=0, kind="stable")]
-    equal = label[1:] == label[:-1]
-    beside = np.ones((2, *label.shape), bool)
-    beside[0, 1:], beside[1, :-1] = equal, equal
-    counts = np.bincount(label[:, 0], minlength=len(classes))
-    # The two examples at the ends of a class's run have another class beside them.
-    told = [
-        (int(column), int(k))
-        for k in np.flatnonzero(counts >= LEAST_OF_A_CLASS)
-        for column in np.flatnonzero(
-            (beside.all(axis=0) & (label == k)).sum(axis=0) >= BESIDE * counts[k] - 2
-        )[:1]
-    ]
+    rows = np.random.default_rng(_SEED).permutation(len(labels))[:ROWS_OF_A_COLUMN]
+    some, label = np.asarray(X)[rows], labels[rows]
+    counts = np.bincount(label, minlength=len(classes))
+    told = []
+    for k in np.flatnonzero(counts >= LEAST_OF_A_CLASS):
+        own = some[label == k]
+        value = np.median(own, axis=0)
+        inside = (own == value).mean(axis=0)
+        for column in np.flatnonzero(inside >= EXACTLY)[:MOST_COLUMNS]:
+            if (some[:, column] == value[column]).sum() * EXACTLY <= counts[k]:
+                told.append(f"column {column} tells {classes[k]}")
+                break
     if not told:
         return Finding("columns", True, 0.0, "No single column tells a class exactly.")
-    named = ", ".join(f"column {column} tells {classes[k]}" for column, k in told[:3])
-    sentence = f"Single columns tell labels exactly: {named}. They may be made from the labels."
+    sentence = (
+        f"Single columns tell labels exactly, as if they were made from them: "
+        f"{', '.join(told[:3])}."
+    )
     remedy = "Leave these columns out, unless they are measured without knowing the label."
     return Finding("columns", False, float(len(told)), sentence, "serious", remedy)
 
@@ -97,7 +97,7 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
             f"Nearly all labels are predicted by the features ({predicted:.1%}). Either hardly any "
             f"label is wrong, or the features know the labels, and any number may be wrong."
         )
-        return Finding("learnt", False, predicted, sentence, remedy=REMEDY)
+        return Finding("learnt", True, predicted, sentence, "note", REMEDY)
     return Finding("learnt", True, fall, f"The features do not seem to know the labels. {measure}")
 
 
@@ -118,16 +118,13 @@ def fall_of_agreement(X: Any, around: Around, found: CleanClass) -> tuple[float,
     return float(fall.mean() * scale), float(fall.std() / np.sqrt(len(near)) * scale)
 
 
-def knows_labels(findings: Any, found: CleanClass | None) -> Finding | None:
+def knows_labels(columns: Finding, learnt: Finding, found: CleanClass | None) -> Finding | None:
     """Where nothing is left to estimate from: that finding, in place of the number."""
-    learnt, columns = (
-        findings[name] if name in findings else None for name in ("learnt", "columns")
-    )
     nothing = False
-    if learnt is not None and learnt.severity == "serious" and found is not None:
+    if learnt.severity == "serious" and found is not None:
         T, p = found.given_h
         nothing = 1 - float(p @ np.diag(T)) < NOTHING_WRONG
-    if not nothing and (columns is None or columns.ok):
+    if not nothing and columns.ok:
         return None
     sentence = "The noise rate cannot be estimated, because the features seem to know the labels."
     return Finding(BASIS, False, 0.0, sentence, "serious", REMEDY)

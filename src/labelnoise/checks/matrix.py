@@ -11,6 +11,9 @@ from labelnoise.solvers import Solution
 SURELY = 3.0  # standard errors
 _SMALL_SINGULAR_VALUE = 0.05
 _FEW_TRIPLES = 30
+_PAIRS_TOLD = 2.0  # standard errors of the least eigenvalue
+_OF_TWO = 0.9  # of its squared vector, where two labels are alike
+_LEAST_OF_TWO = 0.25
 _LEAST_MARGIN = 0.005  # of a row's diagonal over its other entries
 
 
@@ -120,6 +123,36 @@ def check_solution(consensus: Consensus, solution: Solution, classes: np.ndarray
             )
         )
     return findings
+
+
+def check_pairs(consensus: Consensus, overlap: float, classes: np.ndarray) -> Finding:
+    """Whether two labels are given alike, so that the pairs of labels cannot tell their rows.
+
+    If two rows of T are equal, the frequencies of pairs of labels, each divided by the root of
+    the frequencies of both, have an eigenvalue 0. Its vector says which labels they are.
+    """
+    c1 = consensus.c1
+    labels = np.flatnonzero(c1 > 0)
+    c1, c2 = c1[labels], consensus.c2[np.ix_(labels, labels)]
+    c2 = (c2 + c2.T) / 2
+    values, vectors = np.linalg.eigh(c2 / np.sqrt(c1[:, None] * c1))
+    vector = vectors[:, 0]
+    product = np.outer(vector / np.sqrt(c1), vector / np.sqrt(c1))
+    variance = float((c2 * (product - values[0]) ** 2).sum())
+    error = np.sqrt(variance * max(overlap, 1.0) / max(consensus.n_centers, 1))
+    score = float(values[0] / max(error, 1e-300))
+    two = np.argsort(-np.abs(vector))[:2]
+    share = vector[two] ** 2
+    if score >= _PAIRS_TOLD or share.sum() < _OF_TWO or share.min() < _LEAST_OF_TWO:
+        sentence = "Pairs of neighbours' labels tell all rows of T, or no two labels in particular."
+        return Finding("pairs", True, score, sentence)
+    named = " and ".join(str(classes[labels[i]]) for i in sorted(two))
+    sentence = (
+        f"The labels {named} are given nearly alike, whatever the class: pairs of neighbours' "
+        f"labels do not tell their rows of T from each other, and both are guesses."
+    )
+    remedy = "Merge the two classes, or have some of their labels verified."
+    return Finding("pairs", False, score, sentence, remedy=remedy)
 
 
 def check_rows(T: np.ndarray, interval: np.ndarray, classes: np.ndarray) -> Finding:
