@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Chosen on networks trained on noisy labels of digits, CIFAR-10 features, tweets and clusters, and
 # on these data as they are: benchmarks/results/diagnostics.md.
+CLEARLY = 4.0  # standard errors of the agreement that T given h leaves to overlap
 FLAT = 0.3  # fall of agreement over a walk, as a share of what overlap should make it
 LEAST_COLUMNS = 4  # in fewer, a walk does not leave the place
 NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
@@ -111,7 +112,9 @@ def fall_of_agreement(X: Any, around: Around, found: CleanClass) -> tuple[float,
     expected, chance = float(p @ (T**2).sum(axis=1)), around.chance
     near = around.same[:, :2].mean(axis=1)
     lost, left = expected - near.mean(), near.mean() - chance
-    if around.near.shape[1] < 2 * WALKERS or X.shape[1] < LEAST_COLUMNS or min(lost, left) <= 0:
+    least = CLEARLY * near.std() / np.sqrt(len(near))
+    few = around.near.shape[1] < 2 * WALKERS or X.shape[1] < LEAST_COLUMNS
+    if few or lost <= least or left <= 0:
         return 1.0, 0.0
     fall = near - around.far()
     scale = (expected - chance) / (left * lost)
