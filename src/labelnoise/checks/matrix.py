@@ -148,8 +148,8 @@ def check_pairs(consensus: Consensus, overlap: float, classes: np.ndarray) -> Fi
         return Finding("pairs", True, score, sentence)
     named = " and ".join(str(classes[labels[i]]) for i in sorted(two))
     sentence = (
-        f"The labels {named} are given nearly alike, whatever the class: pairs of neighbours' "
-        f"labels do not tell their rows of T from each other, and both are guesses."
+        f"T is nearly singular: {named} are labelled alike, so that pairs of neighbours' labels do "
+        f"not tell their rows from each other."
     )
     remedy = "Merge the two classes, or have some of their labels verified."
     return Finding("pairs", False, score, sentence, remedy=remedy)

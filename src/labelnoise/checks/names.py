@@ -27,4 +27,4 @@ def check_names(classes: np.ndarray, unlabeled: Any = None) -> Finding:
     remedy = f"If so, use unlabeled={first!r} (--unlabeled={first})."
     if unlabeled is not None:
         remedy = "If so, use None for all labels that are missing."
-    return Finding("names", False, float(len(found)), sentence, remedy=remedy)
+    return Finding("names", True, float(len(found)), sentence, "note", remedy)
