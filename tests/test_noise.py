@@ -524,16 +524,18 @@ TWO = [[0.9, 0.1], [0.2, 0.8]]
         ),
         (
             lambda: class_conditional(Y4, [[0.5, 0.5], [0.5, 0.4]]),
-            "Expected the rows of transition_matrix to sum to 1, but row 1 sums to 0.9",
+            "Expected the rows of transition_matrix to be probabilities >= 0 that sum to 1, but "
+            "row 1 is [0.5, 0.4] (1 such rows): is the matrix transposed?",
         ),
         (
             lambda: class_conditional(Y4, [[1.1, -0.1], [0, 1]]),
-            "Expected transition_matrix >= 0, but its smallest entry is -0.1",
+            "Expected the rows of transition_matrix to be probabilities >= 0 that sum to 1, but "
+            "row 0 is [1.1, -0.1] (1 such rows): is the matrix transposed?",
         ),
         (
             lambda: class_conditional(Y4, [[float("nan"), 1], [0, 1]]),
-            "Expected transition_matrix without NaN or infinity, "
-            "but transition_matrix = [[nan, 1.0], [0.0, 1.0]]",
+            "Expected the rows of transition_matrix to be probabilities >= 0 that sum to 1, but "
+            "row 0 is [nan, 1.0] (1 such rows): is the matrix transposed?",
         ),
         (
             lambda: group_dependent(Y4, ["a", "a", "b", "b"], {"a": TWO}),
@@ -541,7 +543,8 @@ TWO = [[0.9, 0.1], [0.2, 0.8]]
         ),
         (
             lambda: group_dependent(Y4, ["a"] * 4, {"a": np.ones((2, 2))}),
-            "Expected the rows of transition_matrices['a'] to sum to 1, but row 0 sums to 2",
+            "Expected the rows of transition_matrices['a'] to be probabilities >= 0 that sum to 1, "
+            "but row 0 is [1.0, 1.0] (2 such rows): is the matrix transposed?",
         ),
         (
             lambda: group_dependent(Y4, ["a"] * 3, {"a": TWO}),

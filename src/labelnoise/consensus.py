@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.neighbors import Progress, nearest_neighbors
 
@@ -59,7 +59,7 @@ class Consensus:
                 f"Expected triples of shape (M, 3) and as many weights, but their shapes are "
                 f"{self.triples.shape} and {self.weights.shape}"
             )
-        _class_numbers(self.triples, self.n_classes, least=0)
+        class_numbers(self.triples, self.n_classes, name="triples")
         if len(self.weights) and not (np.isfinite(self.weights).all() and self.weights.min() >= 0):
             raise LabelNoiseError("Expected finite weights >= 0, but some are not")
 
@@ -105,7 +105,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected at least 2 neighbors of each example, but there is {k}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         weight = np.ones(n) if center_weight is None else np.asarray(center_weight, float)
         if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
             raise LabelNoiseError(
@@ -141,7 +141,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected three labels for each example, but labels has shape {labels.shape}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         labels = labels[(labels >= 0).all(axis=1)]
         return cls._of(labels, np.ones(len(labels)), n_classes, len(labels), ordered)
 
@@ -364,22 +364,6 @@ def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None)
             for one in (centre, *around):
                 free[one] = False
     return np.array(chosen, np.intp)
-
-
-def _class_numbers(labels: Any, n_classes: int, least: int = -1) -> np.ndarray:
-    """Class numbers as integers that cannot overflow; -1 is unlabelled."""
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iub":
-        raise LabelNoiseError(
-            f"Expected class numbers (integers), but their type is {labels.dtype}"
-        )
-    if labels.size and not least <= labels.min() <= labels.max() < n_classes:
-        unlabelled = "-1 (unlabelled)" if least else "0"
-        raise LabelNoiseError(
-            f"Expected class numbers from {unlabelled} to n_classes - 1 = {n_classes - 1}, but "
-            f"they range from {labels.min()} to {labels.max()}"
-        )
-    return labels.astype(np.int64)
 
 
 def expected_consensus(

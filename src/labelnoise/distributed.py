@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from labelnoise._blocks import CACHE_BYTES, row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise._estimator import expect_two_classes, warn_of
+from labelnoise._estimator import warn_of
+from labelnoise._validation import expect_two_classes
 from labelnoise.checks import LEAST_FOUND, Diagnostics, Finding, _row_keys
 from labelnoise.consensus import Consensus
 from labelnoise.io.packages import explained, package

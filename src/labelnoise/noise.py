@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
 SCALES = ("raw", "standard", "unit")
@@ -28,7 +29,6 @@ _FLIP_RATE_SD = 0.1  # of q_n, line 2 of the paper's algorithm
 _PAPER_CAP = 0.9
 _PAPER_CAP_ABOVE = 0.5  # the rate above which the paper applies its cap
 _SMALLEST_CORRECTED_RATE = 1e-5  # below it the location is so far out that doubles run short
-_ROW_SUM_TOLERANCE = 1e-6  # admits a float32 matrix, not one rounded to three digits
 
 RandomState = int | np.random.Generator | None
 
@@ -152,7 +152,7 @@ def class_conditional(
     NoisyLabels(class-conditional, N=1000, K=2, rate=0.1420)
     """
     clean, names = _encode(y, classes)
-    T = checked_transition(transition_matrix, len(names), "transition_matrix")
+    T = checked_matrix(transition_matrix, "transition_matrix", len(names))
     return _from_class("class-conditional", clean, names, T, random_state)
 
 
@@ -201,9 +201,7 @@ def group_dependent(
             )
     T = np.stack(
         [
-            checked_transition(
-                transition_matrices[one], len(names), f"transition_matrices[{one!r}]"
-            )
+            checked_matrix(transition_matrices[one], f"transition_matrices[{one!r}]", len(names))
             for one in distinct.tolist()
         ]
     )
@@ -479,21 +477,3 @@ def _encode(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.nda
     if len(names) < 2:
         raise LabelNoiseError(f"Expected at least two classes, but classes = {names.tolist()}")
     return clean, names
-
-
-def checked_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:
-    """T as float64, its rows rescaled to sum to 1 to the last digit."""
-    T = np.array(transition_matrix, dtype=np.float64)
-    if T.shape != (k, k):
-        raise LabelNoiseError(f"Expected {name} of shape ({k}, {k}), but its shape is {T.shape}")
-    if not np.isfinite(T).all():
-        raise LabelNoiseError(f"Expected {name} without NaN or infinity, but {name} = {T.tolist()}")
-    if T.min() < 0:
-        raise LabelNoiseError(f"Expected {name} >= 0, but its smallest entry is {T.min():g}")
-    sums = T.sum(axis=1)
-    worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > _ROW_SUM_TOLERANCE:
-        raise LabelNoiseError(
-            f"Expected the rows of {name} to sum to 1, but row {worst} sums to {sums[worst]:g}"
-        )
-    return T / sums[:, None]

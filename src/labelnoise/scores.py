@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers, expect_between
+from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
 _DRAWS = 2000  # of T and of the test labels, for intervals
@@ -42,18 +44,8 @@ def true_transition_matrix(clean: Any, noisy: Any, n_classes: int) -> np.ndarray
 
     A class that never occurs gets the row of the identity.
     """
-    clean, noisy = np.asarray(clean, np.int64), np.asarray(noisy, np.int64)
-    if clean.shape != noisy.shape:
-        raise LabelNoiseError(
-            f"Expected as many clean as noisy labels, but their shapes are {clean.shape} and "
-            f"{noisy.shape}"
-        )
-    for labels in (clean, noisy):
-        if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
-            raise LabelNoiseError(
-                f"Expected class numbers from 0 to n_classes - 1 = {n_classes - 1}, but they "
-                f"range from {labels.min()} to {labels.max()}"
-            )
+    clean = class_numbers(clean, n_classes, name="clean labels")
+    noisy = class_numbers(noisy, n_classes, len(clean), name="noisy labels")
     counts = np.bincount(clean * n_classes + noisy, minlength=n_classes**2)
     counts = counts.reshape(n_classes, n_classes).astype(float)
     counts[counts.sum(axis=1) == 0] = np.eye(n_classes)[counts.sum(axis=1) == 0]
@@ -123,7 +115,7 @@ def clean_confusion(noisy_confusion: Any, transition_matrix: Any) -> np.ndarray:
             f"Expected a noisy confusion with a row for each of the {len(T)} labels, but its "
             f"shape is {confusion.shape}"
         )
-    _expect_sums(T, axis=1, what="rows of transition_matrix")
+    T = checked_matrix(T, "transition_matrix")
     least = float(np.linalg.svd(T, compute_uv=False)[-1])
     if least < _NEARLY_SINGULAR:
         raise LabelNoiseError(
@@ -209,8 +201,7 @@ def clean_accuracy(
             f"{len(observed)} labels, {len(predicted)} predictions, {len(names)} classes and "
             f"{len(T)} rows"
         )
-    if not 0 < level < 1:
-        raise LabelNoiseError(f"Expected level between 0 and 1, but level = {level}")
+    expect_between("level", level)
     both = (observed >= 0) & (predicted >= 0)
     n, K = int(both.sum()), len(T)
     if not n:
@@ -263,24 +254,9 @@ def _draws_of(T: np.ndarray, variance: Any, rng: np.random.Generator) -> np.ndar
 
 def to_cleanlab(transition_matrix: Any) -> np.ndarray:
     """Give cleanlab's `noise_matrix`: rows are labels, columns clean classes and sum to 1."""
-    T = np.asarray(transition_matrix, float)
-    _expect_sums(T, axis=1, what="rows of transition_matrix")
-    return T.T.copy()
+    return checked_matrix(transition_matrix, "transition_matrix").T.copy()
 
 
 def from_cleanlab(noise_matrix: Any) -> np.ndarray:
     """Give the transition matrix (rows are clean classes) of cleanlab's `noise_matrix`."""
-    matrix = np.asarray(noise_matrix, float)
-    _expect_sums(matrix, axis=0, what="columns of noise_matrix")
-    return matrix.T.copy()
-
-
-def _expect_sums(matrix: np.ndarray, axis: int, what: str) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise LabelNoiseError(f"Expected a square matrix, but its shape is {matrix.shape}")
-    sums = matrix.sum(axis=axis)
-    if not np.allclose(sums, 1, atol=1e-6):
-        raise LabelNoiseError(
-            f"Expected the {what} to sum to 1, but they sum to {np.round(sums, 4).tolist()}: "
-            f"is the matrix transposed?"
-        )
+    return checked_matrix(np.transpose(noise_matrix), "noise_matrix, transposed,")

@@ -21,12 +21,10 @@ from labelnoise._estimator import (
     Estimator,
     Stored,
     encode_names,
-    expect_one_of,
-    expect_shrinkage,
-    expect_two_classes,
     source_numbers,
     warn_of,
 )
+from labelnoise._validation import expect_one_of, expect_shrinkage, expect_two_classes
 from labelnoise.checks import Diagnostics, check_solution
 from labelnoise.estimators.annotator_checks import (
     check_counts,

@@ -16,10 +16,8 @@ from labelnoise._estimator import (
     Stored,
     all_at_once,
     encode_names,
-    expect_one_of,
-    expect_shrinkage,
-    expect_whole,
 )
+from labelnoise._validation import expect_one_of, expect_shrinkage, expect_whole
 from labelnoise.clean_class import PartMatrices, transition_given
 from labelnoise.estimators.parts import ManyMatrices
 from labelnoise.hoc import HOC, Progress

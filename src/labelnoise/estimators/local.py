@@ -12,11 +12,10 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Stored,
     all_at_once,
-    expect_one_of,
-    expect_whole,
     source_numbers,
     warn_of,
 )
+from labelnoise._validation import expect_one_of, expect_whole
 from labelnoise.checks import Diagnostics
 from labelnoise.checks.local import (
     check_coverage,
