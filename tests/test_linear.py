@@ -39,7 +39,7 @@ def test_features_on_the_host_are_not_copied_whole(monkeypatch):
         (
             np.ones((3, 2)),
             [0, 1],
-            "shape \\(3,\\), one for each example, but their shape is \\(2,\\)",
+            "of shape \\(3,\\).*but their shape is \\(2,\\)",
         ),
         (np.full((2, 2), np.nan), [0, 1], "contains NaN"),
         (sp.eye_array(2), [0, 1], "use X.toarray"),
