@@ -336,9 +336,7 @@ def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
     return stage
 
 
-def encode_names(
-    values: Any, n: int, what: str, each: str = "example"
-) -> tuple[np.ndarray, np.ndarray]:
+def encode_names(values: Any, n: int, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
     try:
         listed, values = values, np.asarray(values)
@@ -348,8 +346,8 @@ def encode_names(
         raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
     if values.shape != (n,):
         raise LabelNoiseError(
-            f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
-            f"are {n} labels"
+            f"Expected one {what} for each example, but {what}s has shape {values.shape} and "
+            f"there are {n} labels"
         )
     missing = missing_among(objects)
     if missing.any():
