@@ -19,13 +19,13 @@ from labelnoise.losses import (
     ReweightLoss,
     cores_keep,
 )
+from labelnoise.solvers.search import em
 from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Moment
 from labelnoise.training.steps import Objective
 
 _GIVEN_UP = 0.25  # of a class's share, if it is answered less
 _ANSWERS = 20  # a class, over which that is seen
-_PRIOR_STEPS = 100
 
 
 class CrossEntropy(Objective):
@@ -121,11 +121,13 @@ class Transitions(nn.Module):
         """(K,) share of each clean class that makes noisy class numbers (N,) most likely."""
         index, given = torch.arange(len(labels)), torch.from_numpy(labels)
         columns = self.cpu()(index, given).double().numpy()
-        prior = np.full(columns.shape[1], 1 / columns.shape[1])
-        for _ in range(_PRIOR_STEPS):  # of EM
+
+        def step(prior: np.ndarray) -> np.ndarray:
             explained = columns * prior
             explained /= explained.sum(axis=1, keepdims=True).clip(1e-12)
-            prior = explained.mean(axis=0)
+            return explained.mean(axis=0)
+
+        prior, _, _ = em(step, np.full(columns.shape[1], 1 / columns.shape[1]), 100)
         return prior / prior.sum()
 
 
