@@ -201,14 +201,22 @@ class Consensus:
 
     @classmethod
     def from_model(
-        cls, transition_matrix: np.ndarray, class_prior: np.ndarray, n_centers: int = 1
+        cls,
+        transition_matrix: np.ndarray,
+        class_prior: np.ndarray,
+        n_centers: int = 1,
+        *,
+        neighbor_matrix: np.ndarray | None = None,
     ) -> Consensus:
-        """Give the exact consensus of (T, p): every triple, weighted by its probability."""
-        K = len(class_prior)
+        """Give the exact consensus of (T, p): every triple, weighted by its probability.
+
+        `neighbor_matrix` takes the place of T for the two neighbours, if they differ in class.
+        """
+        K, M = len(class_prior), transition_matrix if neighbor_matrix is None else neighbor_matrix
         a, (b, c) = np.arange(K), np.triu_indices(K)
         orders = np.where(b == c, 1.0, 2.0)
         joint = class_prior[:, None] * transition_matrix
-        chance = joint.T @ (transition_matrix[:, b] * transition_matrix[:, c] * orders)
+        chance = joint.T @ (M[:, b] * M[:, c] * orders)
         triples = np.column_stack([np.repeat(a, len(b)), np.tile(b, K), np.tile(c, K)])
         return cls._of(triples, chance.ravel() * n_centers, K, n_centers)
 
