@@ -115,20 +115,10 @@ class Consensus:
         if independent:
             usable = weight * (labels >= 0) * (labels[neighbors] >= 0).all(axis=1) > 0
             weight = weight * np.isin(np.arange(n), independent_centres(neighbors, usable))
-        around = labels[neighbors]
-        pairs = list(combinations(range(k), 2))
-        usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
-        centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
-        share = weight / np.maximum(np.sum(usable, axis=0), 1)
-        triples, weights = [], []
-        for (i, j), both in zip(pairs, usable, strict=True):
-            rows = np.flatnonzero(both & centre)
-            triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
-            weights.append(share[rows])
-        used = weight[centre] / weight.max(initial=1e-300)
+        triples, weights, is_centre = _triples_around(labels, labels[neighbors], weight)
+        used = weight[is_centre] / weight.max(initial=1e-300)
         n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
-        found = np.concatenate(triples), np.concatenate(weights)
-        return cls._of(*found, n_classes, n_centers, ordered)
+        return cls._of(triples, weights, n_classes, n_centers, ordered)
 
     @classmethod
     def from_labels(cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False) -> Consensus:
@@ -348,6 +338,25 @@ class Consensus:
                 f"Expected a consensus saved by Consensus.save, but {path} cannot be read as "
                 f"one: {error}"
             ) from error
+
+
+def _triples_around(
+    labels: np.ndarray, around: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Triples (M, 3) of each label (N,) with all pairs of its neighbours' (N, k), their weights.
+
+    A centre's weight is shared among its triples. And which examples are centres (N,).
+    """
+    pairs = list(combinations(range(around.shape[1]), 2))
+    usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
+    is_centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
+    share = weight / np.maximum(np.sum(usable, axis=0), 1)
+    triples, weights = [], []
+    for (i, j), both in zip(pairs, usable, strict=True):
+        rows = np.flatnonzero(both & is_centre)
+        triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
+        weights.append(share[rows])
+    return np.concatenate(triples), np.concatenate(weights), is_centre
 
 
 def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None) -> np.ndarray:

@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import expect_one_of
 from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
@@ -227,12 +228,11 @@ def instance_dependent(
     rate : float
         Location of the flip rates q_n, 0 to 1. Truncation moves their mean: 0.05 gives 0.10.
     scale : {"unit", "standard", "raw"}
-        How X is scaled first. "raw" is the paper's: X as it comes. "unit" brings rows to norm 1,
-        "standard" columns to mean 0 and variance 1. At thousands of dimensions raw and standard
-        features leave an example a single class to flip to; unit rows give graded chances.
+        How X is scaled first: rows to norm 1; columns to mean 0 and variance 1; or not, as in the
+        paper. With thousands of raw or standard features, an example has one class to flip to.
     cap : float, "auto" or None
-        Keep ``T_ij(x) <= cap * T_ii(x)``. "auto" is the paper's: 0.9 for ``rate > 0.5``, else
-        none. A q_n for which no row meets the cap is lowered, and counted in ``n_lowered``.
+        Keep ``T_ij(x) <= cap * T_ii(x)``. "auto" is the paper's: 0.9 for ``rate > 0.5``. A q_n
+        for which no row meets the cap is lowered, and counted in ``n_lowered``.
     y, classes, random_state
         As for `symmetric`.
 
@@ -251,16 +251,11 @@ def instance_dependent(
     NoisyLabels(instance-dependent, scale unit, N=2000, K=4, rate=0.1010)
     """
     _check_rate(rate)
-    if scale not in SCALES:
-        raise LabelNoiseError(f"Expected scale to be one of {SCALES}, but scale = {scale!r}")
+    expect_one_of("scale", scale, SCALES)
     ratio = _cap_ratio(cap, rate)
     clean, names = _encode(y, classes)
-    features, n, k = np.asarray(X), len(clean), len(names)
-    if features.ndim != 2 or len(features) != n:
-        raise LabelNoiseError(
-            f"Expected X of shape ({n}, d), one row for each label, but X has shape "
-            f"{features.shape}"
-        )
+    n, k = len(clean), len(names)
+    features = _expect_rows(np.asarray(X), n)
     rng = np.random.default_rng(random_state)
     low, high = -rate / _FLIP_RATE_SD, (1 - rate) / _FLIP_RATE_SD
     q = truncnorm.rvs(low, high, loc=rate, scale=_FLIP_RATE_SD, size=n, random_state=rng)
@@ -333,6 +328,14 @@ def _average_transition(
         # A class without examples still needs a row: what its noise would be on the others.
         T[i] = (own if len(own) else rows_if(np.full(len(clean), i))).mean(axis=0)
     return T
+
+
+def _expect_rows(X: np.ndarray, n: int) -> np.ndarray:
+    if X.ndim != 2 or len(X) != n:
+        raise LabelNoiseError(
+            f"Expected X of shape ({n}, d), one row for each label, but X has shape {X.shape}"
+        )
+    return X
 
 
 def _project(X: np.ndarray, W: np.ndarray, scale: str) -> np.ndarray:

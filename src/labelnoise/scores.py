@@ -206,20 +206,28 @@ def clean_accuracy(
     n, K = int(both.sum()), len(T)
     if not n:
         raise LabelNoiseError("Expected labelled examples with predictions, but there are none")
-    counts = np.bincount(observed[both] * K + predicted[both], minlength=K * K) / n
-    confusion = clean_confusion(counts.reshape(K, K), T)
-    rng = np.random.default_rng(0)
-    noisy = rng.multinomial(n, counts, _DRAWS).reshape(-1, K, K) / n
-    drawn = np.linalg.solve(_draws_of(T, variance, rng).transpose(0, 2, 1), noisy)
-    accuracy, recall = _accuracies(confusion[None], n)
-    tail = (1 - level) / 2
-    ends = [np.nanquantile(one, [tail, 1 - tail], axis=0) for one in _accuracies(drawn, n)]
+    shares = np.bincount(observed[both] * K + predicted[both], minlength=K * K) / n
+    return _accuracy_of(shares.reshape(K, K), n, T, variance, names, level)
+
+
+def _accuracy_of(
+    noisy: np.ndarray, n: int, T: np.ndarray, variance: Any, names: np.ndarray, level: float
+) -> CleanAccuracy:
+    """The result for the share (K, K) of n examples with each label (rows) and prediction."""
+    rng, confusion = np.random.default_rng(0), clean_confusion(noisy, T)
+    drawn = rng.multinomial(n, noisy.ravel(), _DRAWS).reshape(-1, *T.shape) / n
+    drawn = np.linalg.solve(_draws_of(T, variance, rng).transpose(0, 2, 1), drawn)
+    accuracy, recall = (found[0] for found in _accuracies(confusion[None], n))
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    ends, recall_ends = (np.nanquantile(one, tails, axis=0) for one in _accuracies(drawn, n))
     return CleanAccuracy(
-        noisy_accuracy=float(np.trace(counts.reshape(K, K))),
-        accuracy=float(accuracy[0]),
-        interval=(min(float(ends[0][0]), accuracy[0]), max(float(ends[0][1]), accuracy[0])),
-        recall=recall[0],
-        recall_interval=np.stack([np.fmin(ends[1][0], recall[0]), np.fmax(ends[1][1], recall[0])]),
+        noisy_accuracy=float(np.trace(noisy)),
+        accuracy=float(accuracy),
+        interval=(min(float(ends[0]), accuracy), max(float(ends[1]), accuracy)),
+        recall=recall,
+        recall_interval=np.stack(
+            [np.fmin(recall_ends[0], recall), np.fmax(recall_ends[1], recall)]
+        ),
         confusion=confusion,
         classes=names,
         level=level,

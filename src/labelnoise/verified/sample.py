@@ -77,12 +77,9 @@ def draw_sample(
 
     Parameters
     ----------
-    posterior : array of shape (N, K)
-        P(clean class | features, neighbours, own label), of labelled examples.
-    labels : int array of shape (N,)
-        Class numbers.
+    posterior, labels : arrays of shape (N, K) and (N,)
+        P(clean class | features, neighbours, own label), and class numbers, of labelled examples.
     n : int
-        How many.
     rows : int array of shape (N,), optional
         Row numbers in the user's data, in increasing order. Default: 0 to N - 1.
     classes : array of shape (K,), optional
@@ -117,14 +114,7 @@ def draw_sample(
     already = np.bincount(stratum[listed], minlength=n_strata)
     total = allocation(room, n + len(listed), already)
 
-    rng = np.random.default_rng(random_state)
-    free = np.ones(N, bool)
-    free[listed] = False
-    chosen, order = [], []
-    for h, count in enumerate(total - already):
-        chosen.append(rng.permutation(np.flatnonzero(free & (stratum == h)))[:count])
-        order.append((np.arange(count) + rng.random(count)) / max(count, 1))
-    place = np.concatenate(chosen)[np.argsort(np.concatenate(order), kind="stable")]
+    place = _drawn(stratum, listed, total - already, np.random.default_rng(random_state))
     of = stratum[place]
     return Sample(
         rows[place],
@@ -135,6 +125,19 @@ def draw_sample(
         names[posterior[place].argmax(axis=1)],
         _half_width(wrong, stratum, total, 0.95),
     )
+
+
+def _drawn(
+    stratum: np.ndarray, listed: np.ndarray, counts: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Examples that are not listed, so many of each stratum, in an order that mixes the strata."""
+    free = np.ones(len(stratum), bool)
+    free[listed] = False
+    chosen, order = [], []
+    for h, count in enumerate(counts):
+        chosen.append(rng.permutation(np.flatnonzero(free & (stratum == h)))[:count])
+        order.append((np.arange(count) + rng.random(count)) / max(count, 1))
+    return np.concatenate(chosen)[np.argsort(np.concatenate(order), kind="stable")]
 
 
 def sample_size(
