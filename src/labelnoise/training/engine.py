@@ -131,9 +131,10 @@ class Run:
                 "epoch": epoch,
                 "learning_rate": rate,
                 "loss": loss,
+                "test_accuracy": self._accuracy(),
+                **objective.record(),
+                "seconds": round(time.perf_counter() - began, 3),
             }
-            record |= {"test_accuracy": self._accuracy(), **objective.record()}
-            record["seconds"] = round(time.perf_counter() - began, 3)
             if len(held_out):
                 record["agreement"] = agreement = self._agreement(held_out)
                 if agreement > max((r["agreement"] for r in state.records), default=-1):

@@ -85,15 +85,13 @@ def draw_sample(
     classes : array of shape (K,), optional
         What the class numbers stand for.
     after : table or list of tables, optional
-        Earlier samples of the same estimate, as `read_answers` takes them, filled in or not. Their
-        rows are not chosen again.
+        Earlier samples of the same estimate, filled in or not: their rows are not chosen again.
     random_state : int, default=0
 
     Notes
     -----
-    The examples are sorted by f, the chance that their label is wrong, and cut into strata with
-    equal sums of ``sqrt(f (1 - f) + DOUBT)``. The same number of rows from each stratum is then
-    Neyman's allocation.
+    Examples are sorted by f, the chance that the label is wrong, and cut into strata of equal sums
+    of ``sqrt(f (1 - f) + DOUBT)``. Equally many rows of each are then Neyman's allocation.
     """
     N = len(labels)
     rows = np.arange(N) if rows is None else rows
