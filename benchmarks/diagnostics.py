@@ -80,13 +80,13 @@ def jittered(X: np.ndarray, rows: np.ndarray, size: float, rng: Any) -> np.ndarr
 
 def learnt(name: str, epochs: float) -> Made:
     X, y, rows = part(name, 1)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     return trained(X, labels, int(epochs)), labels, y
 
 
 def leak(name: str, scale: float) -> Made:
     X, y, rows = part(name, 1)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     size = np.linalg.norm(X, axis=1).mean()
     return np.column_stack([X / size, scale * np.eye(y.max() + 1)[labels]]).astype("f4"), labels, y
 
@@ -102,7 +102,7 @@ def jitter(name: str, size: float) -> Made:
 def _repeated(name: str, times: int, share: float, size: float) -> Made:
     rng = np.random.default_rng(2)
     X, y, rows = part(name, 1, 1000)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     some = np.flatnonzero(rng.random(len(y)) < share)
     at = np.concatenate([np.arange(len(y)), *[some] * (times - 1)])
     return jittered(X, at, size, rng), labels[at], y[at]
@@ -111,21 +111,21 @@ def _repeated(name: str, times: int, share: float, size: float) -> Made:
 def frames(name: str, size: float) -> Made:
     rng = np.random.default_rng(2)
     X, y, rows = part(name, 1)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     at = np.repeat(np.arange(300), rng.integers(2, 12, 300))
     return jittered(X, at, size, rng), labels[at], y[at]
 
 
 def smoothed(name: str, k: float) -> Made:
     X, y, rows = part(name, 1)
-    votes = np.eye(int(y.max()) + 1)[noisy_labels(name, "symmetric .2", 1)[rows]]
+    votes = np.eye(int(y.max()) + 1)[noisy_labels(name, "symmetric .2", 100)[rows]]
     near = nearest_neighbors(X, int(k)).indices
     return X, (1.01 * votes + votes[near].sum(axis=1)).argmax(axis=1), y
 
 
 def unrelated(name: str, n: float) -> Made:
     X, y, rows = part(name, 1, int(n))
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     return X[np.random.default_rng(2).permutation(len(X))], labels, y
 
 
@@ -162,13 +162,13 @@ def plane(name: str, share: float) -> Made:
 
 def unknown(name: str, share: float) -> Made:
     X, y, rows = part(name, 1)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows].astype(str)
+    labels = noisy_labels(name, "symmetric .2", 100)[rows].astype(str)
     return X, np.where(np.random.default_rng(2).random(len(y)) < share, "n/a", labels), y
 
 
 def centred(name: str, columns: float) -> Made:
     X, y, rows = part(name, 1)
-    labels = noisy_labels(name, "symmetric .2", 1)[rows]
+    labels = noisy_labels(name, "symmetric .2", 100)[rows]
     return PCA(int(columns), random_state=0).fit_transform(X).astype("f4"), labels, y
 
 
@@ -198,7 +198,7 @@ def innocent() -> Iterator[tuple[dict[str, Any], Callable[[], Made]]]:
 
     def made(name: str, kind: str, seed: int, n: int = N) -> Made:
         X, y, rows = part(name, 10 + seed, n)
-        return X, y if kind == "clean" else noisy_labels(name, kind, 10 + seed)[rows], y
+        return X, y if kind == "clean" else noisy_labels(name, kind, 200 + seed)[rows], y
 
     def imbalanced(name: str, seed: int) -> Made:
         X, y, _ = part(name, 20 + seed, 3000)
@@ -239,7 +239,7 @@ def cells() -> Iterator[tuple[dict[str, Any], Callable[[], Made]]]:
 
             def made(name: str = name, kind: str = kind) -> Made:
                 X, y, rows = part(name, 1)
-                return X, noisy_labels(name, kind, 1)[rows], y
+                return X, noisy_labels(name, kind, 100)[rows], y
 
             yield about, made
     for about, make in innocent():
