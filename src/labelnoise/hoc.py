@@ -20,16 +20,12 @@ from labelnoise._validation import checked_weights, expect_one_of, expect_whole
 from labelnoise.checks import (
     Diagnostics,
     Finding,
-    check_clean_class,
     check_examples,
-    check_fit,
     check_guarantee,
-    check_matrix,
-    check_pairs,
+    check_refined,
     check_rows,
     check_search,
-    check_solution,
-    overlap_of,
+    check_triples,
     widened,
 )
 from labelnoise.clean_class import trust_triples
@@ -47,7 +43,6 @@ from labelnoise.summary import quick_interval, summary
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
-_OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _PERMUTED = 0.25  # a row of the triples' T with its maximum off the diagonal by more, and a
 _AT_DIAGONAL = 0.9  # T given h with an entry so near to the diagonal's: the classes are permuted
 
@@ -366,15 +361,8 @@ class HOC(FittedEstimate):
         self.classes_, self.consensus_, self._by_triples = classes, consensus, []
         self.transition_matrix_ = self.triples_transition_matrix_ = T
         self.class_prior_ = self.triples_class_prior_ = p
-        overlap, data = 1.0, self.examples_
-        if data is not None:
-            overlap = _OVERLAP_OF_ROUNDS
-            if data.near is not None:
-                overlap = overlap_of(data.near.indices[:, : self.n_neighbors], data.labels, T, p)
-        fit = check_fit(consensus, solution, self.solver, overlap, classes)
-        pairs = check_pairs(consensus, overlap, classes)
-        findings = (*check_solution(consensus, solution, classes), fit, pairs, *notes)
-        self.diagnostics_ = Diagnostics(findings)
+        found = check_triples(consensus, solution, self.solver, self.examples_, classes)
+        self.diagnostics_ = Diagnostics((*found, *notes))
         if progress:
             progress(1, 1)
 
@@ -398,16 +386,7 @@ class HOC(FittedEstimate):
             return
         self.clean_class_ = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        has_label = self.consensus_.label_counts() > 0
-        of_matrix = check_matrix(
-            self.consensus_, self.transition_matrix_, self.class_prior_, has_label, self.classes_
-        )
-        # Whether the triples' T explains the triples says nothing of another T. What they say
-        # against it stands.
-        kept = [f for f in self.diagnostics_ if f.name != "fit" or found.case.share == 1]
-        warned = {finding.name for finding in kept if not finding.ok}
-        new = [f for f in of_matrix if not f.ok or f.name not in warned]
-        self.diagnostics_ = Diagnostics(tuple(kept)).replaced([*new, *check_clean_class(found)])
+        self.diagnostics_ = check_refined(self.diagnostics_, self.consensus_, found, self.classes_)
 
     def _check_examples(self) -> None:
         """Check what the estimate stands on; where features know the labels, trust the triples."""

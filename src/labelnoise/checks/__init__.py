@@ -1,6 +1,6 @@
 """What an estimate stands on, checked: each check is one function that gives a `Finding`."""
 
-from labelnoise.checks.at_fit import check_examples, widened
+from labelnoise.checks.at_fit import check_examples, check_refined, check_triples, widened
 from labelnoise.checks.copies import check_duplicates, row_keys
 from labelnoise.checks.dependence import check_clean_class
 from labelnoise.checks.findings import Diagnostics, Finding
@@ -27,9 +27,11 @@ __all__ = [
     "check_guarantee",
     "check_matrix",
     "check_pairs",
+    "check_refined",
     "check_rows",
     "check_search",
     "check_solution",
+    "check_triples",
     "overlap_of",
     "row_keys",
     "widened",

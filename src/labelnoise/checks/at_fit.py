@@ -1,4 +1,4 @@
-"""All checks of the examples that an estimate was fitted to, as `fit` makes them."""
+"""All checks that `fit` makes: of the triples, of the model of the clean class, of the data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,60 @@ import numpy as np
 from labelnoise.checks.around import Around
 from labelnoise.checks.basis import check_basis
 from labelnoise.checks.copies import check_copied_labels, rate_of_furthest
+from labelnoise.checks.dependence import check_clean_class
 from labelnoise.checks.findings import Diagnostics, Finding
+from labelnoise.checks.fit import check_fit, overlap_of
 from labelnoise.checks.learnt import check_columns, check_learnt, knows_labels
+from labelnoise.checks.matrix import check_matrix, check_pairs, check_solution
 from labelnoise.checks.metric import check_metric
 from labelnoise.checks.names import check_names
 
 if TYPE_CHECKING:
     from labelnoise.clean_class import CleanClass
+    from labelnoise.consensus import Consensus
+    from labelnoise.examples import Examples
     from labelnoise.intervals import ConfidenceInterval
+    from labelnoise.solvers import Solution
 
+_OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _NO_FEATURES = "there are neighbours and no features"
+
+
+def check_triples(
+    consensus: Consensus,
+    solution: Solution,
+    solver: str,
+    data: Examples | None,
+    classes: np.ndarray,
+) -> list[Finding]:
+    """Check the T that explains the triples, which overlap as neighbours tell, where known."""
+    overlap = 1.0
+    if data is not None and data.near is None:
+        overlap = _OVERLAP_OF_ROUNDS
+    elif data is not None and data.near is not None:
+        ends = solution.transition_matrix, solution.class_prior
+        overlap = overlap_of(data.near.indices, data.labels, *ends)
+    return [
+        *check_solution(consensus, solution, classes),
+        check_fit(consensus, solution, solver, overlap, classes),
+        check_pairs(consensus, overlap, classes),
+    ]
+
+
+def check_refined(
+    before: Diagnostics, consensus: Consensus, found: CleanClass, classes: np.ndarray
+) -> Diagnostics:
+    """Check the T of the model of the clean class; what the triples say against T stands.
+
+    Whether the triples' T explains the triples says nothing of another T.
+    """
+    kept = [one for one in before if one.name != "fit" or found.case.share == 1]
+    warned = {one.name for one in kept if not one.ok}
+    has_label = consensus.label_counts() > 0
+    ends = found.transition_matrix, found.class_prior
+    new = check_matrix(consensus, *ends, has_label, classes)
+    new = [one for one in new if not one.ok or one.name not in warned]
+    return Diagnostics(tuple(kept)).replaced([*new, *check_clean_class(found)])
 
 
 def check_examples(
