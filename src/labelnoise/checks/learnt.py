@@ -87,10 +87,10 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
     fall, error = fall_of_agreement(X, around, found)
     if triples - h > NEAR_ENDS and fall + error < FLAT:
         sentence = (
-            f"The features were probably learnt from labels of this task: they predict wrong "
-            f"labels, too. Neighbours agree equally whether near or far, so that they hardly "
-            f"differ in class. T is that of the label triples alone, and "
-            f"{'more' if triples > h else 'fewer'} labels may be wrong than it says."
+            f"The features predict wrong labels, too: they leave {h:.1%} of the labels wrong, and "
+            f"neighbours {triples:.1%}, which agree equally whether near or far and so hardly "
+            f"differ in class. The features were learnt from labels of this task, or noise follows "
+            f"them. T is that of the label triples, and more labels may be wrong."
         )
         return Finding("learnt", False, fall, sentence, "serious", REMEDY)
     if predicted >= NEARLY_ALL and h < NEAR_ENDS:

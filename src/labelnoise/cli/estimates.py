@@ -308,6 +308,8 @@ def suspects(
 def _print_suspects(found: Any, est: HOC, names: list[str] | None) -> None:
     import numpy as np
 
+    for finding in est.diagnostics_.serious:
+        print(finding)
     print(found if names is None else replace(found, index=np.array(names)[found.index]))
     expected = found.expected_errors / max(found.n_labels, 1)
     if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
