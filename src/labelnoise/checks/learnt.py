@@ -90,7 +90,7 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
             f"The features predict wrong labels, too: they leave {h:.1%} of the labels wrong, and "
             f"neighbours {triples:.1%}, which agree equally whether near or far and so hardly "
             f"differ in class. The features were learnt from labels of this task, or noise follows "
-            f"them. T is that of the label triples, and more labels may be wrong."
+            f"them. T is that of the label triples; more labels may be wrong."
         )
         return Finding("learnt", False, fall, sentence, "serious", REMEDY)
     if predicted >= NEARLY_ALL and h < NEAR_ENDS:
