@@ -16,7 +16,6 @@ from labelnoise.io.memory import expect_room
 from labelnoise.io.packages import explained, package
 
 ARRAYS = (".npy", ".npz", ".safetensors", ".pt", ".pth")
-_ENCRYPTED = 1  # a bit of a zip member's flags
 
 
 def read_array(path: Path, key: str | None, n_axes: int) -> np.ndarray:
@@ -58,7 +57,7 @@ def _npz(path: Path, key: str | None) -> dict[str, np.ndarray]:
 
 def _npz_member(archive: zipfile.ZipFile, raw: BinaryIO, info: zipfile.ZipInfo) -> np.ndarray:
     """One array, left in the file unless it is compressed."""
-    if info.flag_bits & _ENCRYPTED:
+    if info.flag_bits & 1:
         raise ValueError(f"{info.filename} is encrypted: unpack the archive first")
     if info.compress_type == zipfile.ZIP_STORED:
         raw.seek(info.header_offset + 26)

@@ -18,13 +18,8 @@ from labelnoise.solvers.rows import concentration, normalised
 from labelnoise.solvers.search import em
 
 _MOST_TRIPLES = 20  # of one example; all those of six labels. The triples only give the start
-_STEPS = 2000
 _START_STEPS = 50  # of EM from each start, before the best one is continued
-_MOST_BELIEVED = 8  # annotators from whose labels a start is made
-_BELIEF = 0.7  # in the one's label; the rest is in the vote
-_SHRINKAGE_ROUNDS = 2  # with more it drifted upwards at K=20 and three annotators, measured
 _SMALLEST_CHANCE = 1e-12
-_TOLERANCE = 1e-6  # largest change of a parameter in a step of EM at which it stops
 
 
 @dataclass(frozen=True)
@@ -111,18 +106,18 @@ class LatentClasses:
     def votes(self) -> list[LatentFit]:
         """Starts in which each example is what its labels say.
 
-        All of them alike, as Dawid and Skene start; then those of each group, of the largest
-        ones, more than the others: where annotators are weak, one of these leads higher.
+        All of them alike, as Dawid and Skene start; then those of one group more than the others,
+        for each of the eight largest: where annotators are weak, one of these leads higher.
         """
         each = [np.eye(self.K)] * self.n_groups
         shares = {
             "vote": normalised(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))
         }
         size = self.counts(shares["vote"]).sum(axis=(1, 2))
-        for group in np.argsort(-size, kind="stable")[: _MOST_BELIEVED * (self.n_groups > 1)]:
+        for group in np.argsort(-size, kind="stable")[: 8 * (self.n_groups > 1)]:
             own = self.labels[:, group * self.K : (group + 1) * self.K].toarray()
             believed = normalised(own, shares["vote"])
-            shares[f"annotator {group}"] = _BELIEF * believed + (1 - _BELIEF) * shares["vote"]
+            shares[f"annotator {group}"] = 0.7 * believed + 0.3 * shares["vote"]
         starts = []
         for name, share in shares.items():
             counts = self.counts(share)
@@ -131,7 +126,7 @@ class LatentClasses:
             starts.append(self.start(normalised(counts + common, common), prior, name))
         return starts
 
-    def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = _STEPS) -> LatentFit:
+    def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = 2000) -> LatentFit:
         """Expectation-maximisation, the rows of a group drawn to the common ones.
 
         `shrunk` (G, 1, 1) is how many labels of each class the common matrix counts for. It is
@@ -148,7 +143,7 @@ class LatentClasses:
 
         def settled(before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> bool:
             changes = (np.abs(a - b).max() for a, b in zip(after, before, strict=True))
-            return bool(max(changes) <= _TOLERANCE)
+            return bool(max(changes) <= 1e-6)
 
         at, done, converged = em(step, (fit.matrices, fit.prior), steps, settled)
         posterior, objective = self.posterior(*at)
@@ -179,7 +174,7 @@ def solve_latent(
     tried = [model.em(start, shrunk, _START_STEPS) for start in starts]
     fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
     if strength is None and is_shrunk.any():
-        for _ in range(_SHRINKAGE_ROUNDS):
+        for _ in range(2):  # with more it drifted upwards at K = 20 and three annotators
             counts = model.drawn_counts(fit.matrices, fit.prior)
             shrunk[is_shrunk] = _strength(counts[is_shrunk])
             fit = model.em(fit, shrunk)

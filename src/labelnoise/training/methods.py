@@ -84,12 +84,10 @@ class GCE(Method):
     name = "gce"
     q: float = 0.7
     """From 0 (cross-entropy) to 1 (mean absolute error)."""
-    truncation: float | None = None
-    """Examples whose label has a lower probability do not count."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once; the warm-up is cross-entropy."""
-        loss = GCELoss(self.q, self.truncation)
+        loss = GCELoss(self.q)
         run.train("final", Robust(loss, self._recipe), self.schedule(run))
         return {}
 
