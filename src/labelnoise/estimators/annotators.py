@@ -269,7 +269,6 @@ class AnnotatorHOC(Estimator):
         """
         A, size = len(self.annotators_), len(self.classes_)
         group = np.arange(A) if self.per_annotator else np.zeros(A, int)
-        is_shrunk = np.full(group[-1] + 1, self.per_annotator)
         # Classes whose label never occurs take no part: EM would find something for them.
         number = np.full(size + 1, -1)
         number[occurring] = np.arange(len(occurring))
@@ -282,8 +281,8 @@ class AnnotatorHOC(Estimator):
             solution = replace(solution, transition_matrix=T, class_prior=p)
         inside = np.ix_(occurring, occurring)
         start = solution.transition_matrix[inside], solution.class_prior[occurring]
-        strength = None if self.shrinkage == "auto" else float(self.shrinkage)
-        fit, self.shrinkage_ = solve_latent(model, *start, is_shrunk, strength)
+        worth = None if self.shrinkage == "auto" else float(self.shrinkage)
+        fit, self.shrinkage_ = solve_latent(model, *start, worth if self.per_annotator else 0.0)
         posterior = model.posterior(fit.matrices, fit.prior)[0]
         counts = model.counts(posterior)
         pooled, order = _pooled(fit, counts) if self.per_annotator else _one_for_all(fit)

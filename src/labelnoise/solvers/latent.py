@@ -126,20 +126,18 @@ class LatentClasses:
             starts.append(self.start(normalised(counts + common, common), prior, name))
         return starts
 
-    def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = 2000) -> LatentFit:
-        """Expectation-maximisation, the rows of a group drawn to the common ones.
+    def em(self, fit: LatentFit, worth: float, steps: int = 2000) -> LatentFit:
+        """Expectation-maximisation, the rows of each group drawn to the common ones.
 
-        `shrunk` (G, 1, 1) is how many labels of each class the common matrix counts for. It is
-        that of the groups for which this is not 0, and moves with them.
+        The common matrix, which moves with the groups', counts for `worth` labels of each class.
         """
-        some = shrunk[:, 0, 0] > 0
 
         def step(at: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             posterior, _ = self.posterior(*at)
             counts = self.counts(posterior)
-            common = normalised(counts[some].sum(axis=0), at[0][0])
+            common = normalised(counts.sum(axis=0), at[0][0])
             prior = self.weight @ posterior / self.weight.sum()
-            return normalised(counts + shrunk * common, at[0]), prior
+            return normalised(counts + worth * common, at[0]), prior
 
         def settled(before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> bool:
             changes = (np.abs(a - b).max() for a, b in zip(after, before, strict=True))
@@ -147,38 +145,32 @@ class LatentClasses:
 
         at, done, converged = em(step, (fit.matrices, fit.prior), steps, settled)
         posterior, objective = self.posterior(*at)
-        if some.any():
-            common = normalised(self.counts(posterior)[some].sum(axis=0), at[0][0])
+        if worth:
+            common = normalised(self.counts(posterior).sum(axis=0), at[0][0])
             logs = np.log(np.maximum(at[0], _SMALLEST_CHANCE))
-            objective += float((shrunk * common * logs).sum())
+            objective += float((worth * common * logs).sum())
         return LatentFit(*at, fit.start, objective, fit.steps + done, converged)
 
 
 def solve_latent(
-    model: LatentClasses,
-    T: np.ndarray,
-    p: np.ndarray,
-    is_shrunk: np.ndarray,
-    strength: float | None = None,
+    model: LatentClasses, T: np.ndarray, p: np.ndarray, worth: float | None = None
 ) -> tuple[LatentFit, float]:
     """The most likely matrices, from the best of several starts, and the strength of shrinkage.
 
-    Starts are the one (T, p) for all and what votes say. Those groups that `is_shrunk` (G,)
-    names are drawn to their common matrix as if it were `strength` labels of each class, which
-    by default is estimated.
+    Starts are the one (T, p) for all and what votes say. Each group's rows are drawn to the common
+    ones as if these were `worth` labels of each class, which by default is estimated.
     """
-    shrunk = np.where(is_shrunk, 1.0 if strength is None else strength, 0.0)[:, None, None]
+    shrunk = 1.0 if worth is None else worth
     starts = [model.start(np.repeat(T[None], model.n_groups, axis=0), p, "triples")]
     if model.clean is None:
         starts += model.votes()
     tried = [model.em(start, shrunk, _START_STEPS) for start in starts]
     fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
-    if strength is None and is_shrunk.any():
+    if worth is None:
         for _ in range(2):  # with more it drifted upwards at K = 20 and three annotators
-            counts = model.drawn_counts(fit.matrices, fit.prior)
-            shrunk[is_shrunk] = _strength(counts[is_shrunk])
+            shrunk = _strength(model.drawn_counts(fit.matrices, fit.prior))
             fit = model.em(fit, shrunk)
-    return fit, float(shrunk.max())
+    return fit, shrunk
 
 
 def _strength(counts: np.ndarray) -> float:
