@@ -20,7 +20,7 @@ from labelnoise.neighbors import Progress, nearest_neighbors
 
 ROUNDS_SEARCH = ("sample", "all")
 
-_LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
+_MOST_CLASSES = 2_000_000  # K^3, the number of keys of triples, must fit int64
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -220,10 +220,8 @@ class Consensus:
         ordered: bool = False,
     ) -> Consensus:
         """Sort the two neighbours, unless they are ordered, and merge equal triples."""
-        if K > _LARGEST_CLASS_COUNT:
-            raise LabelNoiseError(
-                f"Expected at most {_LARGEST_CLASS_COUNT} classes, but there are {K}"
-            )
+        if K > _MOST_CLASSES:
+            raise LabelNoiseError(f"Expected at most {_MOST_CLASSES} classes, but there are {K}")
         centre, near = triples[:, 0].astype(np.int64), triples[:, 1:]
         near = near if ordered else np.sort(near, axis=1)
         key, place = np.unique((centre * K + near[:, 0]) * K + near[:, 1], return_inverse=True)

@@ -23,7 +23,7 @@ from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
 
 _FOLDS = 3
-_LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
+_LEAST_GAIN = 1e-3  # EM stops if the mean held-out log-likelihood gains less
 
 
 class ForwardClassifier(ClassifierMixin, BaseEstimator):

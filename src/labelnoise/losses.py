@@ -28,10 +28,10 @@ except ModuleNotFoundError as error:
 from torch import Tensor, nn
 
 _REDUCTIONS = ("mean", "sum", "none")
-_LARGEST_CONDITION = 1e6  # leaves one digit of float32's seven
-_LARGEST_EXPONENT = 40.0  # leaves room in float32 to multiply by losses and add up
+_LARGEST_CONDITION = 1e6  # of T, at which one of float32's seven digits is left
+_LARGEST_EXPONENT = 40.0  # its exponential times a batch of losses fits float32
 _NEGLIGIBLE = math.exp(-_LARGEST_EXPONENT)
-_LOG_LEAST = math.log(1e-8)  # added to probabilities whose loss is rewarded
+_LOG_LEAST = math.log(1e-8)  # this is added to probabilities whose loss is rewarded
 
 
 class _Loss(nn.Module):

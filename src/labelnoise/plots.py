@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from labelnoise.report import Report
 
-_LARGEST_NUMBERED = 15  # classes; beyond, cells are too small for numbers
-_NAMES_ABREAST = 40  # characters; above it, class names stand upright under their columns
+_LARGEST_NUMBERED = 15  # with more classes, cells are too small for numbers
+_MOST_CHARACTERS = 40  # if class names are longer together, they are written upwards
 _ORANGE, _BLUE, _GREY = "#c2570c", "#2563eb", "#8f8a84"
 
 
@@ -35,7 +35,7 @@ def plot_matrix(est: Any, ax: Axes | None = None) -> Axes:
     wrong, on_diagonal = off_diagonal(T), np.eye(K, dtype=bool)
     most = max(float(wrong.max()), LEAST_SHOWN)
     shown = ax.imshow(np.ma.array(T, mask=on_diagonal), cmap="Oranges", vmin=0, vmax=most)
-    # The first half of the blues, as the diagonal is to be read and not to shout.
+    # Only the lighter half of the blues, so that the diagonal does not dominate.
     ax.imshow(np.ma.array(T, mask=~on_diagonal), cmap="Blues", vmin=0, vmax=2)
     ax.figure.colorbar(shown, ax=ax, label="share of the true class", format="{x:.0%}")
     if K <= _LARGEST_NUMBERED:
@@ -44,7 +44,7 @@ def plot_matrix(est: Any, ax: Axes | None = None) -> Axes:
             color = "white" if dark else "black"
             ax.text(j, i, short_percent(share), ha="center", va="center", color=color, size=8)
     ax.set(xlabel="label", ylabel="true class", title=f"{report.noise_rate:.1%} wrong labels")
-    abreast = K * max(map(len, report.classes)) <= _NAMES_ABREAST
+    abreast = K * max(map(len, report.classes)) <= _MOST_CHARACTERS
     _name_ticks(ax.xaxis, report, rotation=0 if abreast else 90)
     _name_ticks(ax.yaxis, report)
     return ax

@@ -17,9 +17,9 @@ from labelnoise.checks import Finding
 
 _FEW_EXAMPLES = 30
 _FEW_LABELS_PER_CLASS = 10
-_MANY_DEVIATIONS = 4  # a chance of 1 in 16,000; some two hundred pairs of annotators are tested
-_NOTABLE_SHARE = 0.02  # departures below it do not move T enough to warn of them
-_MOST_COMPARED = 20  # annotators whose pairs are tested
+_MANY_DEVIATIONS = 4  # a chance of 1 in 16,000, as some two hundred pairs are tested
+_NOTABLE_SHARE = 0.02  # smaller departures hardly change T
+_MOST_COMPARED = 20  # annotators, those with most labels, whose pairs are tested
 
 
 def check_triples(views: np.ndarray, n: int) -> Finding:

@@ -41,7 +41,7 @@ from labelnoise.solvers.rows import normalised
 from labelnoise.summary import confusion_lines
 
 _LARGEST_LISTED = 10
-_SMALLEST_CHANCE = 0.01  # in judging which class is which
+_SMALLEST_CHANCE = 0.01  # of being right, when the order of the classes is chosen
 
 
 class AnnotatorHOC(Estimator):
@@ -269,7 +269,7 @@ class AnnotatorHOC(Estimator):
         """
         A, size = len(self.annotators_), len(self.classes_)
         group = np.arange(A) if self.per_annotator else np.zeros(A, int)
-        # Classes whose label never occurs take no part: EM would find something for them.
+        # Classes whose label never occurs take no part, as EM would invent examples of them.
         number = np.full(size + 1, -1)
         number[occurring] = np.arange(len(occurring))
         clean = None if est is None else _clean_class_prior(est, len(views))[:, occurring]

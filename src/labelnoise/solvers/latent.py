@@ -17,8 +17,8 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers.rows import concentration, normalised
 from labelnoise.solvers.search import em
 
-_MOST_TRIPLES = 20  # of one example; all those of six labels. The triples only give the start
-_START_STEPS = 50  # of EM from each start, before the best one is continued
+_MOST_TRIPLES = 20  # of one example: as many as six labels have
+_START_STEPS = 50  # EM steps from each start, before the best one is continued
 _SMALLEST_CHANCE = 1e-12
 
 
@@ -58,7 +58,7 @@ class LatentClasses:
         shape = (len(views), self.n_groups * K)
         labels = sp.csr_array((np.ones(len(row)), (row, place)), shape)
         labels.sum_duplicates()
-        # Equal rows have equal products with a random vector, and others surely have not.
+        # Equal rows have equal products with a random vector; different ones almost surely differ.
         key = labels @ np.random.default_rng(0).random(shape[1])
         _, first, self.row, weight = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
@@ -69,7 +69,7 @@ class LatentClasses:
         self.clean = None if clean is None else np.log(np.maximum(clean, _SMALLEST_CHANCE))
         self.labels = sp.csr_array(labels[first])
         self.transposed = sp.csr_array(self.labels.T)
-        # Who has no label says nothing, of the prior either.
+        # Examples without labels do not count, not even for the prior.
         self.weight = np.where(np.diff(self.labels.indptr) > 0, weight, 0).astype(float)
 
     def posterior(self, matrices: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
@@ -167,7 +167,7 @@ def solve_latent(
     tried = [model.em(start, shrunk, _START_STEPS) for start in starts]
     fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
     if worth is None:
-        for _ in range(2):  # with more it drifted upwards at K = 20 and three annotators
+        for _ in range(2):  # with more rounds the strength drifted upwards at K = 20
             shrunk = _strength(model.drawn_counts(fit.matrices, fit.prior))
             fit = model.em(fit, shrunk)
     return fit, shrunk

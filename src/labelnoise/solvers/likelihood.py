@@ -30,8 +30,8 @@ from labelnoise.solvers.triples import (
 Model = DenseTriples | SparseTriples
 
 _REPAIR_ROUNDS = 20
-_CHEAP_STEP = 0.001  # seconds an EM step takes up to which the optimum is found to rounding
-_EXPENSIVE_STEP = 0.1  # and from which the search is shortened
+_CHEAP_STEP = 0.001  # seconds of an EM step; below it the optimum is found to rounding
+_EXPENSIVE_STEP = 0.1  # seconds of an EM step; above it the search is shortened
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndar
     projection: take the longest vector, project it out of all, and again; a length is reduced
     by what sampling adds to it.
     """
-    enough = count >= 3  # of a pair, for its distribution to say something
+    enough = count >= 3  # triples with the pair, to estimate its distribution
     if enough.sum() < K:
         return None
     candidates, noise = conditional[enough], 1 / count[enough]

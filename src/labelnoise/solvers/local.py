@@ -58,7 +58,7 @@ def solve_local(
         joint = problems.model.joint(T, p)
         mass = joint.sum(axis=2)
         left = np.maximum(mass - taken, 0)
-        # With less evidence than is taken off every class, nothing is.
+        # Where no class has as much evidence, nothing is taken off.
         left = np.where(left.sum(axis=1, keepdims=True) > 0, left, mass + TINY)
         there = mass[:, :, None] > 1e-12
         T = np.where(there, joint / np.where(there, mass[:, :, None], 1), T)

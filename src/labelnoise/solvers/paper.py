@@ -18,8 +18,8 @@ from labelnoise.solvers.likelihood import starts
 from labelnoise.solvers.search import Fit, Settings, adam
 from labelnoise.solvers.triples import DenseTriples, SparseTriples, model_of
 
-_SMALLEST_NORM = 1e-8  # a norm has no derivative at 0, and the third loses its digits below this
-CLEARLY_LESS = 0.8  # of the objective of the public code's start, for another start to be taken
+_SMALLEST_NORM = 1e-8  # the third norm has no digits below this, and none a derivative at 0
+CLEARLY_LESS = 0.8  # another start's objective, over that of the public start, to be taken
 _OTHER_STARTS = ("extreme pairs", "moments")  # that lead out of local optima
 
 
@@ -134,7 +134,7 @@ def descend(
             loss = loss + weight * np.log(p + floor).mean(axis=1)
             grad_p = grad_p + weight / (K * (p + floor))
         elif sparse:
-            loss = np.full_like(loss, np.inf)  # not yet the objective: nothing to keep
+            loss = np.full_like(loss, np.inf)  # so that no iterate of these steps is kept
         slope = np.concatenate([grad_T, grad_p[:, None]], axis=1)
         return loss, shares * (slope - (slope * shares).sum(axis=2, keepdims=True))
 

@@ -23,7 +23,7 @@ from labelnoise.solvers.rows import interior, project_on_simplex
 from labelnoise.solvers.search import Fit, em, lbfgs
 from labelnoise.solvers.triples import TINY
 
-_LARGEST_CLASS_COUNT = 100  # half a minute
+_MOST_LABELS = 100  # they take half a minute
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def solve_soft(consensus: Consensus, S: Any, *, tol: float | None = None) -> Sof
     """
     K, matrix = consensus.n_classes, _checked_S(S, consensus.n_classes)
     inner, labels = occurring_part(consensus)
-    if len(labels) > _LARGEST_CLASS_COUNT:
+    if len(labels) > _MOST_LABELS:
         raise LabelNoiseError(
-            f"Expected at most {_LARGEST_CLASS_COUNT} labels for soft clusterability, whose "
+            f"Expected at most {_MOST_LABELS} labels for soft clusterability, whose "
             f"computation is dense, but {len(labels)} occur: use plain HOC, or merge classes"
         )
     plain = solve(consensus)
@@ -215,7 +215,7 @@ def _by_lbfgs(model: SoftModel, fit: Fit, steps: int, gradient: float, gain: flo
         ]
         return divergence, -np.concatenate(slopes)
 
-    # A row that has no data stays where it is, but must not divide by 0.
+    # A row without data must not divide by 0.
     start = np.maximum(start, 1e-12)
     found = lbfgs(objective, start, most_steps=steps, gradient=gradient, gain=gain)
     _, _, T, p = rows_of(found.x)

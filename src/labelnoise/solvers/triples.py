@@ -19,12 +19,12 @@ from scipy.special import gammaln, xlogy
 
 from labelnoise.consensus import Consensus
 
-_CHUNK = 2**18  # triples x classes handled at once, measured
-_FLOAT32_FROM = 200  # classes from which the sum over triples is done in float32
-_SECONDS_PER_PRODUCT = 9e-11  # of the dense form, measured, times L K^4
-_SECONDS_PER_GATHER = 9e-9  # of the sparse form, measured, times triples and classes
-_PATTERNS = 200_000  # of labels, up to which all are listed; else so many are drawn
-_SMALLEST_TOTAL = 1e-37  # a float32 still holds it
+_CHUNK = 2**18  # triples times classes that are processed at once, measured
+_FLOAT32_FROM = 200  # with as many classes, sums over triples are in float32
+_SECONDS_PER_PRODUCT = 9e-11  # dense form: times L K^4, measured
+_SECONDS_PER_GATHER = 9e-9  # sparse form: times triples and classes, measured
+_PATTERNS = 200_000  # kinds of triples; if there are more, this many are drawn
+_SMALLEST_TOTAL = 1e-37  # about the smallest normal float32
 TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
 
 

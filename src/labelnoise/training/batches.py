@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from labelnoise.io.images import Images
 
-_PADDING = 1 / 8  # of a small image's height, on all sides; it is cropped inside at random
-_SHORT_SIDE, _CROP = 256, 224  # of a large image
+_PADDING = 1 / 8  # of a small image's height, added on all sides before a random crop
+_SHORT_SIDE, _CROP = 256, 224  # pixels of a large image: its short side, and the crop
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 

@@ -31,7 +31,7 @@ from labelnoise.training.part_dependent import part_dependent
 from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Schedule
 
-_MANY_CLASSES = 100  # with so many, anchor points are the plain maxima
+_MANY_CLASSES = 100  # from here on, anchor points are the plain maxima, as published
 _CLOTHING_ESTIMATES = 5
 
 

@@ -7,7 +7,7 @@ from sklearn.decomposition import NMF
 
 from labelnoise.solvers.rows import project_on_simplex
 
-_ANCHORS = 20  # for each class, as published
+_ANCHORS = 20  # anchor points a class, as published
 
 
 def part_dependent(
