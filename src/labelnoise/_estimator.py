@@ -22,7 +22,6 @@ from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
 from labelnoise.labels import class_names, encode_labels, missing_among
-from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
 from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
 
 if TYPE_CHECKING:
@@ -137,23 +136,6 @@ class Estimator(BaseEstimator):
             )
         X = X if len(rows) == len(X) else X[rows]
         return rows, [*notes, check_duplicates(X, labels[rows])]
-
-    def _neighbors(
-        self,
-        X: Any,
-        labels: np.ndarray,
-        given: Any,
-        sources: np.ndarray | None,
-        n_neighbors: int,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Neighbors:
-        """The neighbours that are given, or those found, outside each example's source."""
-        if given is not None:
-            return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
-        return nearest_neighbors(
-            X, n_neighbors, self.metric, sources=sources, progress=progress, **how
-        )
 
     def report(
         self,
