@@ -10,7 +10,6 @@ less the squared mean score of their class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise.consensus import Consensus
+from labelnoise.consensus import Consensus, triples_around
 from labelnoise.neighbors import given_neighbors
 
 _MOST_ENTRIES = 11_000  # entries of T; two information matrices of 1 GB each are needed
@@ -388,14 +387,9 @@ def information(theta: np.ndarray) -> np.ndarray:
 
 def _triples_of(labels: np.ndarray, K: int) -> tuple[np.ndarray, sp.csr_array]:
     """Distinct sorted triples of rows (centre, neighbours...), and each row's shares of them."""
-    rows, found = [], []
-    for i, j in combinations(range(1, labels.shape[1]), 2):
-        triples = labels[:, [0, i, j]]
-        rows.append(np.flatnonzero((triples >= 0).all(axis=1)))
-        found.append(np.sort(triples[rows[-1]], axis=1))
-    centre, (a, b, c) = np.concatenate(rows), np.concatenate(found).T
+    centre, triples, share = triples_around(labels[:, 0], labels[:, 1:])
+    a, b, c = np.sort(triples, axis=1).T
     key, which = np.unique((a * K + b) * K + c, return_inverse=True)
-    share = 1 / np.bincount(centre, minlength=len(labels))[centre]
     holds = sp.csr_array((share, (centre, which)), shape=(len(labels), len(key)))
     return np.column_stack([key // K**2, key // K % K, key % K]), holds
 
