@@ -127,8 +127,8 @@ class FittedEstimate(Estimator):
         Returns
         -------
         Suspects
-            As many as are expected to be wrong: `noise_rate_` of all. Print it, or take its
-            `columns()`.
+            As many as are expected to be wrong: `noise_rate_` of all. Print it, iterate over it, or
+            take its `to_frame()`, which has a row for every example of the data.
 
         Examples
         --------
@@ -142,10 +142,12 @@ class FittedEstimate(Estimator):
         True
         """
         posterior, (labels, rows) = self.predict_proba(), self._labelled()
-        others = np.ones(len(labels), bool)
+        verified = np.zeros(len(labels), bool)
         if self.verified_ is not None and self.verified_.answers is not None:
-            others[self.verified_.answers.place] = False
-        return find_suspects(posterior[others], labels[others], self.classes_, rows[others])
+            verified[self.verified_.answers.place] = True
+        return find_suspects(
+            posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
+        )
 
     def to_verify(
         self,

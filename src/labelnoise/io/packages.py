@@ -13,14 +13,18 @@ from labelnoise._errors import LabelNoiseError
 _UNSAFE_ADVICE = ("pickle", "weights only", "weights_only")
 
 
-def package(name: str, extra: str) -> Any:
-    """Import a package of one of the optional extras."""
+def package(name: str, extra: str | None = None) -> Any:
+    """Import a package of one of the optional extras, or one that no extra has."""
     try:
         return import_module(name)
     except ImportError as error:
         raise LabelNoiseError(
             f"Expected {name} to be installed, but it cannot be imported ({error}): "
-            f'pip install "labelnoise[{extra}]", or ".[{extra}]" in a source checkout'
+            + (
+                f'pip install "labelnoise[{extra}]", or ".[{extra}]" in a source checkout'
+                if extra
+                else f"pip install {name}"
+            )
         ) from error
 
 
