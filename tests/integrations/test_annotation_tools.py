@@ -123,8 +123,9 @@ def test_label_studio_takes_them(case):
     est, *_ = case
     studio = interface.LabelInterface(labeling_config(est.classes_))
     for task in tasks(est.suspects(), URLS)[:20]:
-        assert studio.validate_task(task)
-        assert studio.validate_prediction(task["predictions"][0])
+        # 2.1 cannot validate both at once: it forgets to hand the prediction on.
+        assert studio.validate_task({"data": task["data"]})
+        assert studio.validate_prediction(task["predictions"][0], return_errors=True) == []
     for task in tasks(est.to_verify(20), URLS):
         assert studio.validate_task(task)
 
