@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -31,6 +31,9 @@ from labelnoise.verified import (
     verified_interval,
     verify,
 )
+
+if TYPE_CHECKING:
+    from labelnoise.card import Card
 
 
 class FittedEstimate(Estimator):
@@ -148,6 +151,17 @@ class FittedEstimate(Estimator):
         return find_suspects(
             posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
         )
+
+    def card(self) -> Card:
+        """Give a label-quality card, for the README of the data set: print it, or `save` it.
+
+        It has the noise rate with its interval and what they rest on, the most frequent confusions
+        and serious findings; `save_badge` writes an SVG with the rate.
+        """
+        from labelnoise.card import card_of
+
+        check_is_fitted(self)
+        return card_of(self)
 
     def to_verify(
         self,
