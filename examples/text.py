@@ -1,7 +1,7 @@
 """Texts: customers' messages with labels that somebody clicked too fast.
 
 The messages are made up here. TF-IDF with a truncated SVD represents them; a sentence encoder does
-better on real ones (pip install "labelnoise[text]"):
+better on real ones (pip install '.[text]'):
 
     from labelnoise.io.embedding import embed_texts
     features = embed_texts(texts).features

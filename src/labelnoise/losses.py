@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.io.packages import install
 
 try:
     import torch
 except ModuleNotFoundError as error:
     raise ImportError(
-        'Expected PyTorch to be installed, but it is not: pip install "labelnoise[torch]"'
+        f"Expected PyTorch to be installed, but it is not: {install('torch')}"
     ) from error
 from torch import Tensor, nn
 

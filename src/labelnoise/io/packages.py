@@ -20,12 +20,13 @@ def package(name: str, extra: str | None = None) -> Any:
     except ImportError as error:
         raise LabelNoiseError(
             f"Expected {name} to be installed, but it cannot be imported ({error}): "
-            + (
-                f'pip install "labelnoise[{extra}]", or ".[{extra}]" in a source checkout'
-                if extra
-                else f"pip install {name}"
-            )
+            f"{install(extra) if extra else f'pip install {name}'}"
         ) from error
+
+
+def install(extra: str) -> str:
+    """Give the command that installs an extra: labelnoise itself is on no index yet."""
+    return f"pip install '.[{extra}]' in a checkout of labelnoise"
 
 
 @contextmanager
