@@ -5,12 +5,12 @@ BIN    := $(VENV)/bin
 
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/labelnoise/__init__.py)
 # What needs no extra.
-CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_card test_cli test_cli_commands test_consensus \
+CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_card test_cli test_consensus \
 	test_forward test_hoc test_linear test_neighbors test_one_answer test_package test_solvers \
 	test_suspects io/test_atomic io/test_tables))
 
 .PHONY: help venv demo test test-browser test-slow fuzz dist test-wheel test-lowest release lint \
-	format bench-speed docs clean
+	format bench-speed docs notebooks clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -53,7 +53,7 @@ define test_core
 	tar -xzf build/dist/*.tar.gz -C build/$(1) --strip-components 1 && rm -r build/$(1)/src
 	$(PYTHON) -m venv build/$(1)/venv
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) \
-		build/dist/*.whl pytest hypothesis pandas pillow polars
+		build/dist/*.whl pytest hypothesis pandas polars
 	cd build/$(1) && venv/bin/python -m pytest -q -p no:cacheprovider $(CORE_TESTS)
 endef
 
@@ -100,6 +100,10 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 
 docs: $(VENV)/.installed-docs  ## Build the documentation, to build/docs/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+notebooks: venv  ## Run the notebooks in examples/, and keep what they show in them
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ipykernel nbclient
+	$(BIN)/jupyter execute --inplace --kernel_name=python3 examples/notebooks/*.ipynb
 
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build demo-output

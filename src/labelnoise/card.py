@@ -65,7 +65,9 @@ class Card:
         _write(path, self.badge)
 
     def _repr_markdown_(self) -> str:
-        return self.body
+        """What Jupyter shows: without the badge, which is no file yet."""
+        lines = self.body.splitlines(keepends=True)
+        return "".join(line for line in lines if f"]({_BADGE})" not in line)
 
     def __repr__(self) -> str:
         return self.markdown
