@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
                 from labelnoise.io.packages import install
 
                 raise ImportError(
-                    f"labelnoise.training needs PyTorch: {install('torch')}"
+                    f"Expected PyTorch to be installed, but it is not: {install('torch')}"
                 ) from error
     raise AttributeError(f"module 'labelnoise.training' has no attribute {name!r}")
 
