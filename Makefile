@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/labelnoise/__init__.py)
 # What needs no extra.
-CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_card test_cli test_consensus \
-	test_forward test_hoc test_linear test_neighbors test_one_answer test_package test_solvers \
-	test_suspects io/test_atomic io/test_tables))
+CORE_TESTS := tests/solvers $(addprefix tests/,$(addsuffix .py,test_card test_cli test_consensus \
+	test_forward test_hoc test_neighbors test_one_answer test_package test_suspects \
+	clean_class/test_linear io/test_atomic io/test_tables))
 
 .PHONY: help venv demo test test-browser test-slow fuzz dist test-wheel test-lowest release lint \
 	format bench-speed docs notebooks clean
@@ -77,11 +77,12 @@ release: venv  ## Check all that a release needs, up to the upload
 	$(BIN)/python -m twine check --strict build/dist/*
 	@echo "Ready. Now: git tag v$(VERSION), and $(BIN)/python -m twine upload build/dist/*"
 
-lint: venv  ## Check style and types
+lint: venv  ## Check style, types and which module imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --strict tests/typed_usage.py
+	$(BIN)/lint-imports
 
 format: venv  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.baselines import probabilities
-from labelnoise.clean_class.linear import as_labels
 from labelnoise.io.packages import package
 from labelnoise.io.tables import write_table
 from labelnoise.labels import class_names
@@ -231,4 +231,4 @@ def relabel(posterior: Any, labels: Any, least: float = 0.5) -> np.ndarray:
 
 def _checked(posterior: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     posterior = probabilities(posterior)
-    return posterior, as_labels(labels, len(posterior), posterior.shape[1], least=-1)
+    return posterior, class_numbers(labels, posterior.shape[1], len(posterior), least=-1)
