@@ -21,7 +21,7 @@ from labelnoise._validation import expect_two_classes, expect_whole, from_torch
 from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
-from labelnoise.labels import class_names, encode_labels, missing_among
+from labelnoise.labels import class_names, encode_labels, missing_among, row_names
 from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ class Estimator(BaseEstimator):
 
     _stored: ClassVar[dict[str, Stored]]
     _scale = 1.0  # of features, where squares and float32 would not hold them
+    _row_names: Any = None
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
+        tables = X, y
         if X is not None:
             X = self._features(X)
         labels, classes = encode_labels(y, self.classes, self.unlabeled)
@@ -59,6 +61,7 @@ class Estimator(BaseEstimator):
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         expect_two_classes(classes, labels)
+        self._row_names = row_names(*tables, n)
         return X, labels, classes
 
     def _features(self, X: Any, reset: bool = True) -> np.ndarray:
