@@ -25,7 +25,7 @@ from labelnoise.io.labels import Labels, write_labels
 from labelnoise.io.memory import expect_room
 from labelnoise.io.packages import explained
 from labelnoise.io.sources import Shown, Source
-from labelnoise.io.tables import Column, write_table
+from labelnoise.io.tables import Column, is_number, write_table
 from labelnoise.labels import encode_labels
 from labelnoise.report import Report, Truth, report_of
 from labelnoise.suspects import find_suspects, reweight
@@ -42,6 +42,7 @@ REPORT, LABELS, TO_CHECK = "report.html", "labels.csv", "to_check.csv"
 ANSWERS = "answers.sqlite"  # of labelnoise review
 _LARGEST_HEAD = 2**20  # bytes
 _DECIMALS = 6  # of probabilities
+_LONG_NUMBER = 8  # characters
 
 
 class Results:
@@ -281,9 +282,16 @@ class _Seen:
 
     def __getitem__(self, row: int) -> Any:
         kind, content = self.shown.content(row)
-        if kind == "row":
-            return ", ".join(f"{name}: {cell}" for name, cell in content.items())
-        return content
+        if kind != "row":
+            return content
+        cells = {name: cell for name, cell in content.items() if name != self.shown.source.label}
+        return ", ".join(f"{name}: {_short(cell)}" for name, cell in cells.items())
+
+
+def _short(cell: Any) -> str:
+    """A cell with four digits, if it is a number with many."""
+    text = str(cell)
+    return f"{float(text):.4g}" if len(text) > _LONG_NUMBER and is_number(text) else text
 
 
 def sample_table(
