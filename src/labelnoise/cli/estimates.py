@@ -18,13 +18,15 @@ from labelnoise.cli.data import (
     Neighbors,
     Unlabeled,
     Verified,
+    open_results,
     read_data,
     shown_examples,
+    verify,
 )
 from labelnoise.cli.terminal import (
     FeaturesFile,
     Json,
-    LabelsFile,
+    LabelsIfNew,
     Quiet,
     Seed,
     Strict,
@@ -36,6 +38,7 @@ from labelnoise.cli.terminal import (
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
+    from labelnoise.results import Results
 
 _FEWEST_CHECKED = 100  # examples, for the closer checks to see something
 _NOTABLE = 0.25  # relative difference of two noise rates that is worth a sentence
@@ -72,7 +75,7 @@ Threshold = Annotated[float, Option(min=0, max=1, help="Only those as surely wro
 
 def estimate(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
     out: Estimate = None,
     report: Page = None,
     examples: Examples = None,
@@ -94,6 +97,19 @@ def estimate(
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
     _expect_compatible(groups, local, paper, neighbors, workers, verified, examples, report)
+    if labels is None:
+        unused: list[tuple[str, Any]] = [
+            ("examples", examples),
+            ("groups", groups),
+            ("local", local),
+            ("paper", paper),
+        ]
+        unused += [("no-refine", not refine), ("classes", classes), ("unlabeled", unlabeled)]
+        unused += [("metric", metric is not Metric.COSINE), ("neighbors", neighbors)]
+        results = _from_results(features, out, report, verified, quiet, unused)
+        est = results.estimate
+        _print(est, est, {"Estimate": out, "Report": report}, as_json, strict)
+        return
     start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
@@ -121,12 +137,33 @@ def estimate(
         from labelnoise.io.results import write_estimate
 
         write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
-    if as_json:
-        print_json(_content(est))
-    else:
-        _print_estimate(est, overall, {"Estimate": out, "Report": report})
-    if strict:
-        end_strictly(overall.diagnostics_)
+    _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict)
+
+
+def _from_results(
+    folder: str,
+    out: Path | None,
+    report: Path | None,
+    verified: str | None,
+    quiet: bool,
+    unused: list[tuple[str, Any]],
+) -> Results:
+    """Write what is asked for of an estimate that is there."""
+    with progress(quiet) as show:
+        show("reading", 0, 0)
+        _check_outputs(out, report, [verified], False)
+        results = open_results(folder, verified, **dict(unused))
+        from labelnoise.io.results import write_estimate
+
+        def write_report(path: Path) -> None:
+            results.report().save(path)
+
+        def write_json(path: Path) -> None:
+            write_estimate(path, results.estimate)
+
+        write_all([(out, write_json), (report, write_report)])
+        show("reading", 1, 1)
+    return results
 
 
 def _expect_compatible(
@@ -188,7 +225,10 @@ def _fit(
     else:
         est = HOC(**settings)
     with _cluster(workers):
-        return est.fit(data.X, data.y, verified=verified, progress=show)
+        est.fit(data.X, data.y, progress=show)
+    if verified is not None:
+        verify(est, verified)
+    return est
 
 
 def _fit_parts(
@@ -228,6 +268,17 @@ def _cluster(workers: str | None) -> AbstractContextManager[Any]:
     return remote_cluster(workers)
 
 
+def _print(
+    est: Any, overall: HOC, written: dict[str, Path | None], as_json: bool, strict: bool
+) -> None:
+    if as_json:
+        print_json(_content(est))
+    else:
+        _print_estimate(est, overall, written)
+    if strict:
+        end_strictly(overall.diagnostics_)
+
+
 def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
     print(overall)
     if hasattr(est, "members_"):
@@ -254,7 +305,8 @@ def _content(est: Any) -> dict[str, Any]:
 
 def suspects(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
+    *,
     out: Suspects,
     top: Top = None,
     threshold: Threshold = 0.0,
@@ -276,13 +328,20 @@ def suspects(
     with progress(quiet) as show:
         show("reading", 0, 0)
         check_outputs({out: (".csv", ".parquet")}, [features, labels, verified])
-        data = read_data(features, labels, classes, unlabeled, metric)
+        if labels is None:
+            unused = {"classes": classes, "unlabeled": unlabeled, "neighbors": neighbors}
+            unused["metric"] = metric is not Metric.COSINE
+            results = open_results(features, verified, **unused)
+            est, X = results.estimate, results.features
+        else:
+            data = read_data(features, labels, classes, unlabeled, metric)
+            X = data.features
+            est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("reading", 1, 1)
-        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)
-    names = data.features.names
+    names = X.names
     kept = found.index[found.probability >= threshold][:top]
     found.save(out, rows=kept, names=names)
     if as_json:
