@@ -22,7 +22,15 @@ from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
 from labelnoise.labels import class_names, encode_labels, missing_among
 from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
-from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
+from labelnoise.stored import (
+    Stored,
+    expect_contained,
+    finite,
+    plain,
+    read_arrays,
+    read_finding,
+    same,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -279,16 +287,8 @@ class Estimator(BaseEstimator):
             raise ValueError(f"it is one of {content['estimator']}")
         est = cls(**content["settings"])
         est._check_loaded_settings()
-        length: dict[str, int] = {}
-        for name, stored in cls._stored.items():
-            array = stored.read(content[name])
-            for axis, size in zip(stored.axes, np.shape(array), strict=False):
-                if length.setdefault(axis, size) != size:
-                    raise ValueError(f"the size of {name} does not fit")
+        for name, array in read_arrays(content, cls._stored).items():
             setattr(est, f"{name}_", array)
-        for name, stored in cls._stored.items():
-            if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
-                raise ValueError(f"{name} has numbers that are too large")
         if content["n_features_in"] is not None:
             expect_whole("n_features_in", content["n_features_in"], 1)
             est.n_features_in_ = content["n_features_in"]
