@@ -17,6 +17,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
+from labelnoise.cli.review import review
 from labelnoise.cli.score import score
 from labelnoise.cli.training import DESCRIPTIONS, predict, train
 from labelnoise.cli.verifying import verify_sample
@@ -104,6 +105,7 @@ _add(
     "verify-sample features.npy labels.csv --out to_check.csv",
     "verify-sample features.npy labels.csv --n 100 --after checked.csv --out more.csv",
 )
+_add(review, "review results", "review results --export checked")
 _add(
     embed,
     "embed photos/ --out features.npy",

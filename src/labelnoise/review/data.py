@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.verified.sample import chance_wrong
 
+if TYPE_CHECKING:
+    from labelnoise.results import Results
+
 NEIGHBORS_SHOWN = 6
-
-
-class Results(Protocol):
-    """What `labelnoise audit` found, and the examples that it was found in."""
-
-    folder: Path
-    source: Any
-    """Where the examples and their labels are."""
-    estimate: Any
-    """A fitted HOC."""
-    names: Sequence[str]
-    labels: np.ndarray
-    """(N,) given labels, None where there is none."""
-
-    @property
-    def kind(self) -> str:
-        """Say what the examples are: "images", "texts", "table" or "features"."""
-
-    def content(self, row: int) -> tuple[str, Any]:
-        """Give an example as ("image", path), ("text", str), ("row", dict), ("features", None)."""
-
-    def neighbors(self, row: int, most: int = 6) -> list[int]:
-        """Give rows of the nearest labelled examples."""
-
-    def write_labels(self, path: Path, new: np.ndarray) -> None:
-        """Write other labels (N,) in the format that they came in."""
 
 
 class Labelled:

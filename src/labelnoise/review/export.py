@@ -1,4 +1,4 @@
-"""What was decided, for other tools: the checked table, the cleaned labels, Label Studio's tasks."""
+"""What was decided, for other tools: a checked table, cleaned labels, Label Studio's tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.tables import write_table
+from labelnoise.results import ANSWERS, Results
 from labelnoise.review import measure
 from labelnoise.review.clean import SuspectList
 from labelnoise.review.data import Labelled
@@ -31,6 +32,13 @@ class Review:
     data: Labelled
     store: Store
     suspects: SuspectList
+
+
+def open_review(results: Results) -> Review:
+    """Gather what the page needs, with the answers that were given before."""
+    data = Labelled(results)
+    store = Store(results.folder / ANSWERS, data.fingerprint())
+    return Review(data, store, SuspectList(data))
 
 
 def files(review: Review) -> dict[str, Callable[[Path], None]]:

@@ -27,13 +27,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.review import export, measure
-from labelnoise.review.clean import SuspectList
-from labelnoise.review.data import Labelled, Results
 from labelnoise.review.export import Review
-from labelnoise.review.store import Change, ConflictError, Store, as_json
+from labelnoise.review.store import Change, ConflictError, as_json
 
 HOST = "127.0.0.1"
-ANSWERS = "answers.sqlite"
 _LARGEST_BODY = 2**20  # bytes
 _MOST_CHANGES = 10_000
 _MOST_ADDED = 1000  # rows of the sample at a time
@@ -215,7 +212,7 @@ class Pages:
         row = request.path_params["row"]
         given = self.data.given(row)
         if request.query_params.get("list") == "measure":
-            shown = {"content": self._content(row)}
+            shown: dict[str, Any] = {"content": self._content(row)}
             if self._settings()["given_shown"]:
                 shown |= {"given": given, "name": self.data.name(row)}
             return _json({"row": row, **shown})
@@ -375,13 +372,6 @@ def _json(content: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
 
 def _refused(request: Request, error: Exception) -> Response:
     return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-
-
-def open_review(results: Results) -> Review:
-    """Gather what the page needs, with the answers that were given before."""
-    data = Labelled(results)
-    store = Store(results.folder / ANSWERS, data.fingerprint())
-    return Review(data, store, SuspectList(data))
 
 
 def create_app(review: Review, token: str, port: int) -> ASGIApp:

@@ -119,20 +119,20 @@ class Store:
         self, list_name: ListName, changes: Iterable[Change], given_shown: bool
     ) -> list[Answer]:
         """Keep all changes, or none if one of the rows has a newer answer than was seen."""
-        changes = {change.row: change for change in changes}
+        wanted = {change.row: change for change in changes}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._transaction() as db:
-            current = self._current(db, list_name, changes)
+            current = self._current(db, list_name, wanted)
             newer = [
-                answer for row, answer in current.items() if answer.version != changes[row].version
+                answer for row, answer in current.items() if answer.version != wanted[row].version
             ]
             if newer:
                 raise ConflictError(newer)
-            if unseen := [c.row for c in changes.values() if c.version and c.row not in current]:
+            if unseen := [c.row for c in wanted.values() if c.version and c.row not in current]:
                 raise LabelNoiseError(
                     f"Expected version 0 for rows without an answer, but row {unseen[0]} has none"
                 )
-            for change in changes.values():
+            for change in wanted.values():
                 db.execute(
                     'INSERT INTO answers (list, "row", version, verdict, label, given_shown, at) '
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -146,8 +146,8 @@ class Store:
                         now,
                     ),
                 )
-            kept = self._current(db, list_name, changes)
-        return [kept[row] for row in changes]
+            kept = self._current(db, list_name, wanted)
+        return [kept[row] for row in wanted]
 
     def answers(self, list_name: ListName, rows: Iterable[int] | None = None) -> dict[int, Answer]:
         """Give the last answer of each row that has one, withdrawn ones included."""
@@ -236,7 +236,10 @@ class Store:
             one = query.format('AND "row" = ?')
             each = (db.execute(one, (list_name, row)).fetchone() for row in rows)
             found = [answer for answer in each if answer is not None]
-        return {line[0]: Answer(*line[:4], bool(line[4]), *line[5:]) for line in found}
+        return {
+            row: Answer(row, version, verdict, label, bool(shown), at, number)
+            for row, version, verdict, label, shown, at, number in found
+        }
 
 
 def as_json(answer: Answer | None) -> dict[str, Any] | None:
