@@ -45,7 +45,7 @@ def files(review: Review) -> dict[str, Callable[[Path], None]]:
     """Name the files that can be exported, each with what writes it."""
     return {
         "checked.csv": lambda path: write_table(path, checked(review)),
-        f"labels{_suffix(review.data)}": lambda path: review.data.results.write_labels(
+        f"labels-cleaned{_suffix(review.data)}": lambda path: review.data.results.write_labels(
             path, cleaned(review)
         ),
         "label-studio.json": lambda path: _write_json(path, label_studio(review)),

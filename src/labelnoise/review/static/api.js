@@ -59,3 +59,6 @@ export function element(name, properties = {}, ...children) {
 export const isolated = (name) => element("bdi", {}, name);
 
 export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}%`;
+
+// A chance is never shown as certain.
+export const likely = (chance) => (chance > 0.99 ? "> 99%" : percent(chance, 0));

@@ -1,6 +1,6 @@
 // The list that cleans: suspects in a grid, or one at a time, with their neighbours beside them.
 import { Answers } from "./answers.js";
-import { ask, element, find, inTurn, isolated, percent, say } from "./api.js";
+import { ask, element, find, inTurn, isolated, likely, say } from "./api.js";
 import { ClassPicker } from "./classes.js";
 import { show } from "./content.js";
 import { Grid } from "./grid.js";
@@ -82,7 +82,7 @@ export class Clean {
     show(picture, row, suspect.content, { cells: CELLS });
     const card = element("div", { className: "suspect" }, picture,
       element("p", { className: "labels" }, ...this.arrow(suspect)),
-      element("p", { className: "soft" }, answer ? this.said(answer) : `${percent(suspect.probability, 0)} wrong`));
+      element("p", { className: "soft" }, answer ? this.said(answer) : `${likely(suspect.probability)} likely wrong`));
     card.setAttribute("role", "option");
     card.setAttribute("aria-selected", String(this.selected.has(row)));
     card.setAttribute("aria-label", this.described(suspect));
@@ -113,7 +113,7 @@ export class Clean {
     const { classes } = this.state, answer = this.answers.of(suspect.row);
     const near = suspect.near.map((k) => classes[k]).join(", ");
     return `${suspect.name}: labelled ${classes[suspect.given]}, suggested ${classes[suspect.suggested]}, ` +
-      `${percent(suspect.probability, 0)} wrong. ${near ? `Nearest: ${near}.` : ""} ` +
+      `${likely(suspect.probability)} likely wrong. ${near ? `Nearest: ${near}.` : ""} ` +
       `${answer ? this.said(answer) : ""}`;
   }
 
@@ -125,10 +125,10 @@ export class Clean {
   // Shows where one is: the card, the large example, the evidence.
   async draw() {
     const { total } = this.grid;
+    const suspect = total ? await this.grid.fetch(this.at) : undefined;
     const place = total ? `${(this.at + 1).toLocaleString("en")} of ${total.toLocaleString("en")}` : "No suspects";
     find("clean-position").textContent = `${place}${find("open").checked ? " undecided" : ""}` +
       `${this.selected.size ? ` \u00b7 ${this.selected.size} selected` : ""}`;
-    const suspect = total ? await this.grid.fetch(this.at) : undefined;
     this.current = suspect;
     for (const index of this.grid.cards.keys()) this.mark(index);
     find("grid").setAttribute("aria-activedescendant", suspect ? `suspect-${this.at}` : "");
@@ -160,19 +160,19 @@ export class Clean {
     }
     const answer = this.answers.of(suspect.row);
     find("suspicion").replaceChildren("Labelled ", ...this.arrow(suspect),
-      ` \u00b7 ${percent(suspect.probability)} wrong${answer ? ` \u00b7 ${this.said(answer)}` : ""}`);
+      ` \u00b7 ${likely(suspect.probability)} likely wrong${answer ? ` \u00b7 ${this.said(answer)}` : ""}`);
     if (this.one) show(find("clean-example"), suspect.row, suspect.content, { name: suspect.name });
     this.looking = setTimeout(() => this.neighbors(suspect), PAUSE);
   }
 
-  async neighbors({ row }) {
+  async neighbors({ row, given, suggested }) {
     const example = await ask(`example/${row}`).catch(() => null);
     if (!example || this.current?.row !== row) return;
     find("neighbors").replaceChildren(...example.neighbors.map((near) => {
       const picture = element("div", { className: "example" });
       show(picture, near.row, near.content, { name: near.name, cells: CELLS });
-      const same = near.given === example.given ? "same" : "other";
-      return element("li", { className: same }, picture, isolated(this.state.classes[near.given]));
+      const as = { [given]: "as-given", [suggested]: "as-suggested" }[near.given] ?? "";
+      return element("li", { className: as }, picture, isolated(this.state.classes[near.given]));
     }));
   }
 
@@ -204,12 +204,14 @@ export class Clean {
   }
 
   // Selects all from where one is to another place.
-  extend(index) {
-    const end = Math.min(Math.max(index, 0), this.grid.total - 1);
-    for (let i = Math.min(this.at, end); i <= Math.max(this.at, end); i += 1) {
-      const suspect = this.grid.item(i);
-      if (suspect && this.selected.size < MANY) this.selected.set(suspect.row, suspect);
-    }
+  extend(end) {
+    const [from, to] = [Math.min(this.at, end), Math.max(this.at, end)];
+    inTurn(async () => {
+      for (let index = from; index <= to && this.selected.size < MANY; index += 1) {
+        const suspect = await this.grid.fetch(index);
+        this.selected.set(suspect.row, suspect);
+      }
+    });
     this.go(end);
   }
 
@@ -220,7 +222,8 @@ export class Clean {
   decide(verdict, label = () => null) {
     const selected = [...this.selected.values()];
     const suspects = selected.length || !this.current ? selected : [this.current];
-    if (!suspects.length) return;
+    if (!suspects.length || this.busy) return;
+    this.busy = true;
     inTurn(async () => {
       const decisions = suspects.map((suspect) => ({ row: suspect.row, verdict, label: label(suspect) }));
       try {
@@ -231,7 +234,7 @@ export class Clean {
       }
       say(`Recorded: ${decisions.length === 1 ? this.said(this.answers.of(decisions[0].row)) : `${decisions.length} answers`}.`);
       await this.advance();
-    }).then(() => this.draw());
+    }).then(() => this.draw()).finally(() => { this.busy = false; });
   }
 
   // Goes to the next one without an answer.

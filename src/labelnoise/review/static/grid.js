@@ -24,7 +24,7 @@ export class Grid {
   }
 
   get columns() {
-    return Math.max(1, Math.floor((this.viewport.clientWidth + GAP) / (this.width + GAP)));
+    return Math.max(1, Math.floor((this.sheet.clientWidth + GAP) / (this.width + GAP)));
   }
 
   item(index) { return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE]; }
@@ -58,10 +58,10 @@ export class Grid {
   }
 
   render() {
-    const { columns, height, total, viewport } = this;
-    if (!viewport.clientWidth) return;
-    const line = height + GAP, wide = (viewport.clientWidth - GAP * (columns - 1)) / columns;
-    this.sheet.style.height = `${Math.ceil(total / columns) * line}px`;
+    const { columns, height, sheet, total, viewport } = this;
+    if (!sheet.clientWidth) return;
+    const line = height + GAP, wide = (sheet.clientWidth - GAP * (columns - 1)) / columns;
+    sheet.style.height = `${Math.ceil(total / columns) * line}px`;
     const top = Math.floor(viewport.scrollTop / line) - AROUND;
     const bottom = Math.ceil((viewport.scrollTop + viewport.clientHeight) / line) + AROUND;
     const first = Math.max(0, top * columns), last = Math.min(total, bottom * columns);

@@ -1,5 +1,5 @@
 // The lists behind their links, and keys for whichever is open.
-import { ask, element, find, inTurn, say } from "./api.js";
+import { ask, element, find, inTurn, isolated, say } from "./api.js";
 import { Clean } from "./clean.js";
 import { Measure } from "./measure.js";
 
@@ -14,7 +14,7 @@ const state = await ask("state").catch((error) => {
   throw error;
 });
 const lists = { measure: new Measure(state), clean: new Clean(state) };
-find("folder").textContent = state.folder;
+find("folder").append(isolated(state.folder));
 document.title = `Review of ${state.folder.split(/[/\\]/).at(-1)}`;
 for (const name of state.exports) {
   find("exports").append(

@@ -6,6 +6,8 @@ import { show } from "./content.js";
 
 const CHECK_AFTER = 1500; // milliseconds without an answer
 
+const answers = (n) => (n === 1 ? "1 answer" : `${n} answers`);
+
 export class Measure {
   constructor(state) {
     this.state = state;
@@ -47,7 +49,9 @@ export class Measure {
 
   answer(verdict, label = null) {
     const { row } = this;
-    if (row === undefined) return;
+    // A key that comes before the next example is shown was not meant for either.
+    if (row === undefined || this.busy) return;
+    this.busy = true;
     const shown = this.given !== undefined;
     inTurn(async () => {
       try {
@@ -64,7 +68,7 @@ export class Measure {
         await this.draw();
       }
       this.check();
-    });
+    }).finally(() => { this.busy = false; });
   }
 
   right() {
@@ -113,7 +117,7 @@ export class Measure {
     find("measure-picker").hidden = over;
     find("question").textContent = over ? "All rows of the sample are answered" : "Which class is it?";
     find("measure-back").disabled = this.at === 0;
-    find("measure-position").textContent = over ? "" : `Example ${this.at + 1} of ${this.rows.length}`;
+    let position = over ? "" : `Example ${this.at + 1} of ${this.rows.length}`;
     this.given = undefined;
     if (over) place.replaceChildren(this.ending());
     else {
@@ -122,10 +126,11 @@ export class Measure {
       this.given = example.given;
       const answer = this.answers.of(row);
       this.picker.mark(answer?.label);
-      if (answer) find("measure-position").append(` \u00b7 answered: ${this.said(answer)}`);
+      if (answer) position += ` \u00b7 answered: ${this.said(answer)}`;
       const next = this.rows[this.after(this.at)];
       if (next !== undefined && this.state.kind === "images") new Image().src = `image/${next}`;
     }
+    find("measure-position").textContent = position;
     const shown = this.given !== undefined;
     find("measure-given").hidden = find("measure-right").hidden = !shown;
     if (shown) find("measure-given").replaceChildren("Given label: ", isolated(this.state.classes[this.given]));
@@ -160,12 +165,12 @@ export class Measure {
     find("interval").textContent = rate
       ? `${percent(rate.low)} to ${percent(rate.high)} (${percent(rate.level, 0)} interval), by ${rate.n} answers. ` +
         `The estimate before any answer was ${percent(model)}.`
-      : `This is the estimate before any answer. ${running.until_first} more answers give a measured one.`;
+      : `This is the estimate before any answer. A measured one takes ${answers(running.until_first)} more.`;
     const unclear = running.unclear ? `, ${running.unclear} unclear` : "";
     const count = `${running.answered} of ${running.listed} answered${unclear}.`;
     find("needed").textContent = running.to_add === 0
       ? `${count} That is enough for`
-      : running.to_add ? `${count} ${running.to_add} more are needed for` : `${count} Aim:`;
+      : running.to_add ? `${count} ${answers(running.to_add)} more for` : `${count} Aim:`;
     this.track(rate, model);
   }
 
