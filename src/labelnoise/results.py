@@ -52,6 +52,8 @@ class Results:
         What else was decided: the encoder, for example.
     estimate : HOC
         Fitted: suspects, the sample to verify, verified labels and reports need no search or fit.
+    features : Features
+        Names as they are in files, but no numbers: these are in the folder's cache.
     names : list of str, of length N
         The path of each image in its folder, or the name or number of each row.
     labels : object array of shape (N,)
@@ -68,7 +70,7 @@ class Results:
         codes: np.ndarray,
     ) -> None:
         self.folder, self.source, self.settings = Path(folder), source, dict(settings)
-        self.estimate, self._features, self._codes = estimate, features, codes
+        self.estimate, self.features, self._codes = estimate, features, codes
         self.names = features.names or [str(row) for row in range(len(codes))]
         self.labels = np.array([*estimate.classes_.tolist(), None], object)[codes]
         self.shown = Shown(source, self.names)
@@ -99,7 +101,7 @@ class Results:
 
         Where a new label is None, the old one stays. A table keeps its other columns and rows.
         """
-        labels, est = self.source.read_labels(self._features), self.estimate
+        labels, est = self.source.read_labels(self.features), self.estimate
         try:
             codes, _ = encode_labels(labels.array, est.classes_, est.unlabeled)
             same = bool((codes == self._codes).all())
@@ -111,7 +113,7 @@ class Results:
                 f"now: run labelnoise audit again"
             )
         kept, new = labels.array, np.asarray(new, object)
-        changed = np.where(np.equal(new, None), kept.astype(object), new)
+        changed = np.where(new == None, kept.astype(object), new)  # noqa: E711
         numbers = kept.dtype.kind in "iuf"
         typed = changed.astype(kept.dtype) if numbers else np.array(changed.tolist())
         write_labels(path, labels, changed if labels.table else typed)
@@ -161,7 +163,7 @@ class Results:
         return found
 
     def _write_into(self, new: Path) -> None:
-        est, features = self.estimate, self._features
+        est, features = self.estimate, self.features
         est.save(new / ESTIMATE)
         arrays = est.example_arrays() | {"codes": self._codes}
         for name, values in (("names", features.names), ("failed", features.failed)):
@@ -205,7 +207,7 @@ class Results:
             column[data.rows] = values
             return column
 
-        names = {} if self._features.names is None else {"name": self.names}
+        names = {} if self.features.names is None else {"name": self.names}
         return {
             "row": np.arange(n),
             **names,
@@ -218,7 +220,7 @@ class Results:
 
     def write_report(self, path: StrPath, how: Mapping[str, str] | None = None) -> None:
         """Write the report with what is to be seen of the suspects."""
-        shown: dict[str, Any] = {"names": self._features.names}
+        shown: dict[str, Any] = {"names": self.features.names}
         if self.kind == "images":
             shown["images"] = _Seen(self.shown)
         elif self.kind != "features":

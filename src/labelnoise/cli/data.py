@@ -6,15 +6,15 @@ import os
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import BadParameter, Option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from labelnoise.io.features import Features
     from labelnoise.io.labels import Labels
+    from labelnoise.results import Results
 
 
 class Metric(StrEnum):
@@ -57,6 +57,27 @@ class Data:
     def y(self) -> Any:
         """The labels (N,)."""
         return self.labels.array
+
+
+def open_results(folder: str, verified: str | None = None, **unused: object) -> Results:
+    """Read what `labelnoise audit` wrote, with verified labels; `unused` options must be unset."""
+    from labelnoise._errors import LabelNoiseError
+    from labelnoise.audit import CACHE
+    from labelnoise.results import HEAD, Results
+
+    if not (Path(folder, HEAD).exists() or Path(folder, CACHE).exists()):
+        raise LabelNoiseError(
+            f"Expected LABELS, or a folder of labelnoise audit, but there are no LABELS and no "
+            f"{HEAD} in {folder}"
+        )
+    if given := [f"--{name}" for name, value in unused.items() if value]:
+        raise BadParameter(
+            f"{given[0]} does not go with a folder of results: give features and labels"
+        )
+    results = Results.open(folder)
+    if verified is not None:
+        results.estimate.verify(verified)
+    return results
 
 
 def read_data(

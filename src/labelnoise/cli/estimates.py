@@ -18,13 +18,14 @@ from labelnoise.cli.data import (
     Neighbors,
     Unlabeled,
     Verified,
+    open_results,
     read_data,
     shown_examples,
 )
 from labelnoise.cli.terminal import (
     FeaturesFile,
     Json,
-    LabelsFile,
+    LabelsIfNew,
     Quiet,
     Seed,
     Strict,
@@ -72,7 +73,7 @@ Threshold = Annotated[float, Option(min=0, max=1, help="Only those as surely wro
 
 def estimate(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
     out: Estimate = None,
     report: Page = None,
     examples: Examples = None,
@@ -94,6 +95,28 @@ def estimate(
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
     _expect_compatible(groups, local, paper, neighbors, workers, verified, examples, report)
+    if labels is None:
+        unused: dict[str, Any] = {
+            "examples": examples,
+            "groups": groups,
+            "local": local,
+            "paper": paper,
+        }
+        unused |= {"no-refine": not refine, "classes": classes, "unlabeled": unlabeled}
+        unused |= {"metric": metric is not Metric.COSINE, "neighbors": neighbors}
+        with progress(quiet) as show:
+            show("reading", 0, 0)
+            _check_outputs(out, report, [verified], False)
+            results = open_results(features, verified, **unused, workers=workers)
+            est = results.estimate
+            from labelnoise.io.results import write_estimate
+
+            write_all(
+                [(out, lambda path: write_estimate(path, est)), (report, results.write_report)]
+            )
+            show("reading", 1, 1)
+        _print(est, est, {"Estimate": out, "Report": report}, as_json, strict)
+        return
     start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
@@ -121,12 +144,7 @@ def estimate(
         from labelnoise.io.results import write_estimate
 
         write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
-    if as_json:
-        print_json(_content(est))
-    else:
-        _print_estimate(est, overall, {"Estimate": out, "Report": report})
-    if strict:
-        end_strictly(overall.diagnostics_)
+    _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict)
 
 
 def _expect_compatible(
@@ -228,6 +246,17 @@ def _cluster(workers: str | None) -> AbstractContextManager[Any]:
     return remote_cluster(workers)
 
 
+def _print(
+    est: Any, overall: HOC, written: dict[str, Path | None], as_json: bool, strict: bool
+) -> None:
+    if as_json:
+        print_json(_content(est))
+    else:
+        _print_estimate(est, overall, written)
+    if strict:
+        end_strictly(overall.diagnostics_)
+
+
 def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
     print(overall)
     if hasattr(est, "members_"):
@@ -254,7 +283,8 @@ def _content(est: Any) -> dict[str, Any]:
 
 def suspects(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
+    *,
     out: Suspects,
     top: Top = None,
     threshold: Threshold = 0.0,
@@ -277,15 +307,22 @@ def suspects(
     with progress(quiet) as show:
         show("reading", 0, 0)
         check_outputs({out: (".csv", ".parquet")}, [features, labels, verified])
-        data = read_data(features, labels, classes, unlabeled, metric)
+        if labels is None:
+            unused = {"classes": classes, "unlabeled": unlabeled, "neighbors": neighbors}
+            unused["metric"] = metric is not Metric.COSINE
+            results = open_results(features, verified, **unused)
+            est, X = results.estimate, results.features
+        else:
+            data = read_data(features, labels, classes, unlabeled, metric)
+            X = data.features
+            est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("reading", 1, 1)
-        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)
     kept = (found.probability >= threshold).nonzero()[0][:top]
     table: dict[str, Any] = {"row": found.index[kept]}
-    if (names := data.features.names) is not None:
+    if (names := X.names) is not None:
         table["name"] = [names[row] for row in table["row"]]
     table["given label"] = found.given[kept]
     table["suggested label"] = found.suggested[kept]
