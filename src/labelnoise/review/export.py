@@ -20,7 +20,7 @@ from labelnoise.review.data import Labelled
 from labelnoise.review.store import Answer, Store
 
 # Labels that came in these formats leave in them; others leave as CSV, or as an array.
-_TABLES = (".csv", ".tsv", ".parquet")
+_TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _ARRAYS = (".npy", ".npz", ".safetensors", ".pt", ".pth")
 _FIELDS = {"image": "image", "text": "text", "row": "table", "features": "text"}
 
