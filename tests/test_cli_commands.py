@@ -234,7 +234,7 @@ def test_corrupt_makes_the_noise_it_says(run, data, how):
 
 
 def test_corrupted_labels_keep_their_names(run, data):
-    """A table keeps its other columns as they were, but for what a spreadsheet would run."""
+    """A table keeps its separator and its other columns as they were."""
     with open("y.csv", "w") as file:
         file.write("path;size;label\nb;-1;1\na;=2;0\n")
     run("corrupt", "y.csv", "--rate", "0", "--out", "z.csv")
