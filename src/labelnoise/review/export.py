@@ -181,4 +181,4 @@ def _suffix(data: Labelled) -> str:
 
 def _write_json(path: Path, content: Any) -> None:
     with write_then_rename(path) as file:
-        file.write(json.dumps(content, indent=1).encode())
+        file.write(json.dumps(content).encode())
