@@ -160,7 +160,7 @@ def test_measuring_by_keyboard_moves_the_estimate_to_the_truth(serve, show, tmp_
     truth = (given != true).mean()
     assert low < truth < high
     assert abs(shown_rate(page) - truth) < 0.06
-    assert "answers more" in page.inner_text("#needed")
+    assert "more answers for" in page.inner_text("#needed")
 
 
 def test_answers_are_changed_undone_typed_and_unclear(serve, show, results):

@@ -11,6 +11,9 @@ const CELLS = 5; // of a table's row, on a card
 const PAUSE = 120; // milliseconds on an example, before its neighbours are asked for
 const MANY = 10000; // rows in one answer
 
+// Rows without a name of their own have a number.
+const called = (name) => (/^\d+$/.test(name) ? `Row ${name}` : name);
+
 export class Clean {
   constructor(state) {
     this.state = state;
@@ -112,7 +115,7 @@ export class Clean {
   described(suspect) {
     const { classes } = this.state, answer = this.answers.of(suspect.row);
     const near = suspect.near.map((k) => classes[k]).join(", ");
-    return `${suspect.name}: labelled ${classes[suspect.given]}, suggested ${classes[suspect.suggested]}, ` +
+    return `${called(suspect.name)}: labelled ${classes[suspect.given]}, suggested ${classes[suspect.suggested]}, ` +
       `${likely(suspect.probability)} likely wrong. ${near ? `Nearest: ${near}.` : ""} ` +
       `${answer ? this.said(answer) : ""}`;
   }
@@ -151,7 +154,7 @@ export class Clean {
 
   evidence(suspect) {
     clearTimeout(this.looking);
-    find("about").textContent = suspect?.name ?? "\u00a0";
+    find("about").textContent = suspect ? called(suspect.name) : "\u00a0";
     find("neighbors").replaceChildren();
     if (!suspect) {
       find("suspicion").textContent = "";

@@ -14,8 +14,10 @@ const state = await ask("state").catch((error) => {
   throw error;
 });
 const lists = { measure: new Measure(state), clean: new Clean(state) };
-find("folder").append(isolated(state.folder));
-document.title = `Review of ${state.folder.split(/[/\\]/).at(-1)}`;
+const folder = state.folder.split(/[/\\]/).at(-1);
+find("folder").append(isolated(folder));
+find("folder").title = state.folder;
+document.title = `Review of ${folder}`;
 for (const name of state.exports) {
   find("exports").append(
     element("dt", {}, element("a", { href: `export/${name}`, download: name }, name)),

@@ -4,9 +4,10 @@ import { ask, element, find, inTurn, isolated, percent, say, send } from "./api.
 import { ClassPicker } from "./classes.js";
 import { show } from "./content.js";
 
+const MOST_ADDED = 1000; // rows of the sample at a time
 const CHECK_AFTER = 1500; // milliseconds without an answer
 
-const answers = (n) => (n === 1 ? "1 answer" : `${n} answers`);
+const more = (n) => `${n} more ${n === 1 ? "answer" : "answers"}`;
 
 export class Measure {
   constructor(state) {
@@ -141,10 +142,10 @@ export class Measure {
   }
 
   ending() {
-    const more = this.running.to_add;
+    const missing = this.running.to_add;
     const said = element("div", { className: "ending" });
-    if (more > 0) {
-      const n = Math.min(more, 1000);
+    if (missing > 0) {
+      const n = Math.min(missing, MOST_ADDED);
       const draw = element("button", { type: "button", className: "main" }, `Add ${n} rows to the sample`);
       draw.addEventListener("click", () => inTurn(async () => {
         this.take(await send("sample", { n }));
@@ -165,12 +166,12 @@ export class Measure {
     find("interval").textContent = rate
       ? `${percent(rate.low)} to ${percent(rate.high)} (${percent(rate.level, 0)} interval), by ${rate.n} answers. ` +
         `The estimate before any answer was ${percent(model)}.`
-      : `This is the estimate before any answer. A measured one takes ${answers(running.until_first)} more.`;
+      : `This is the estimate before any answer. A measured one takes ${more(running.until_first)}.`;
     const unclear = running.unclear ? `, ${running.unclear} unclear` : "";
     const count = `${running.answered} of ${running.listed} answered${unclear}.`;
     find("needed").textContent = running.to_add === 0
       ? `${count} That is enough for`
-      : running.to_add ? `${count} ${answers(running.to_add)} more for` : `${count} Aim:`;
+      : running.to_add ? `${count} ${more(running.to_add)} for` : `${count} Aim:`;
     this.track(rate, model);
   }
 
