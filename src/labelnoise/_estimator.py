@@ -254,6 +254,8 @@ class Estimator(BaseEstimator):
             return est
         except KeyError as error:
             reason = f"it has no {error}"
+        except FileNotFoundError:
+            reason = "there is no such file"
         except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
             reason = str(error) or type(error).__name__
         raise LabelNoiseError(

@@ -20,12 +20,21 @@ from labelnoise.io.huggingface import is_dataset, unpack
 from labelnoise.io.labels import Labels
 from labelnoise.io.sources import Source, find_source
 from labelnoise.labels import encode_labels
-from labelnoise.results import HEAD, LABELS, REPORT, Results, read_head
+from labelnoise.results import (
+    CACHE,
+    HEAD,
+    LABELS,
+    REPORT,
+    Results,
+    expect_no_answers,
+    make_folder,
+    read_head,
+)
 
 Progress = Callable[[str, int, int], None]
 StrPath = str | os.PathLike[str]
 
-CACHE, _UNPACKED, _FEATURES, _STAMP = "cache", "unpacked", "features.npy", "features.sha256"
+_UNPACKED, _FEATURES, _STAMP = "unpacked", "features.npy", "features.sha256"
 _FEWEST_DIAGNOSED = 100  # examples, for the closer checks to see something
 
 
@@ -68,8 +77,8 @@ def audit(
     labels = source.read_labels()
     codes, classes = encode_labels(labels.array, unlabeled=unlabeled)
     expect_two_classes(classes, codes)
-    _expect_own_folder(folder, source)
-    (folder / CACHE).mkdir(parents=True, exist_ok=True)
+    _expect_outside(folder, source)
+    make_folder(folder)
     try:
         if features is None:
             features = _features(source, labels, folder / CACHE, encoder, drop, progress)
@@ -79,6 +88,7 @@ def audit(
         about = {"encoder": encoder, "drop": list(drop), "made_of": _digest(made_of)}
         if earlier := _earlier(folder, about):
             return earlier
+        expect_no_answers(folder)
         est = HOC(metric=metric, unlabeled=unlabeled)
         est.fit(features.array, labels.array, progress=progress)
         if len(labels.array) > _FEWEST_DIAGNOSED:
@@ -172,19 +182,11 @@ def _expect_distinct(names: Sequence[str], source: Source) -> None:
         )
 
 
-def _expect_own_folder(folder: Path, source: Source) -> None:
-    """Refuse a folder with other things in it, or one whose images would be audited next time."""
-    if folder.exists() and not folder.is_dir():
-        raise LabelNoiseError(f"Expected a folder for the results, but {folder} is a file")
+def _expect_outside(folder: Path, source: Source) -> None:
+    """Refuse results inside a folder of images, which would be audited the next time."""
     here, there = (Path(os.path.realpath(path)) for path in (folder, source.path))
     if source.labels == source.path and here.is_relative_to(there):
         raise LabelNoiseError(
             f"Expected a folder for the results outside that of the images, but {folder} is in "
             f"{source.path}: choose another with --out"
-        )
-    content = os.listdir(folder) if folder.exists() else []
-    if content and not {HEAD, CACHE} & set(content):
-        raise LabelNoiseError(
-            f"Expected a new folder, or one with results, but {folder} has other files: choose "
-            f"another with --out"
         )

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from labelnoise.io.packages import explained
 from labelnoise.io.sources import Shown, Source
 from labelnoise.io.tables import Column, read_table, write_table
 from labelnoise.labels import encode_labels
-from labelnoise.report import report_of
+from labelnoise.report import Report, Truth, report_of
 from labelnoise.suspects import find_suspects, reweight
 from labelnoise.verified import Sample
 from labelnoise.verified.sample import LEAST_ROWS
@@ -34,10 +35,12 @@ StrPath = str | os.PathLike[str]
 
 FORMAT, VERSION = "labelnoise results", 1
 HEAD = "audit.json"  # written last: a folder without it is not finished
-ESTIMATE, EXAMPLES = "noise.json", "cache/examples.npz"
+CACHE = "cache"
+ESTIMATE, EXAMPLES = "noise.json", f"{CACHE}/examples.npz"
 REPORT, LABELS, TO_CHECK = "report.html", "labels.csv", "to_check.csv"
 ANSWERS = "answers.sqlite"  # of labelnoise review
 _LARGEST_HEAD = 2**20  # bytes
+_DECIMALS = 6  # of probabilities
 
 
 class Results:
@@ -147,12 +150,12 @@ class Results:
         folder = Path(folder)
         codes, _ = encode_labels(labels.array, est.classes_, est.unlabeled)
         found = cls(folder, source, settings, est, features, codes)
-        _expect_no_answers(folder)
+        expect_no_answers(folder)
         for old in folder.glob(".new-*"):
             shutil.rmtree(old)
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
         try:
-            (new / "cache").mkdir()
+            (new / CACHE).mkdir()
             found._write_into(new)
             for name in (ESTIMATE, EXAMPLES, REPORT, LABELS, TO_CHECK, HEAD):
                 if (new / name).exists():
@@ -174,7 +177,7 @@ class Results:
         write_table(new / LABELS, self.table())
         if len(est.examples_.labels) >= LEAST_ROWS:
             write_table(new / TO_CHECK, sample_table(est.to_verify(), features.names))
-        self.write_report(new / REPORT)
+        self.report().save(new / REPORT)
         head = {
             "format": FORMAT,
             "version": VERSION,
@@ -207,26 +210,25 @@ class Results:
             column[data.rows] = values
             return column
 
-        names = {} if self.features.names is None else {"name": self.names}
         return {
             "row": np.arange(n),
-            **names,
+            **({} if self.features.names is None else {"name": self.names}),
+            "is_label_issue": of_all(issue),
+            "label_score": of_all(right.round(_DECIMALS)),
             "given_label": np.where(self._codes < 0, "", self.labels),
             "predicted_label": of_all(predicted),
-            "label_score": of_all(right.round(4)),
-            "probability_wrong": of_all((1 - right).round(4)),
-            "is_label_issue": of_all(issue),
+            "probability_wrong": of_all((1 - right).round(_DECIMALS)),
         }
 
-    def write_report(self, path: StrPath, how: Mapping[str, str] | None = None) -> None:
-        """Write the report with what is to be seen of the suspects."""
+    def report(self, how: Mapping[str, str] | None = None, truth: Truth | None = None) -> Report:
+        """Gather the report, with what is to be seen of the suspects."""
         shown: dict[str, Any] = {"names": self.features.names}
-        if self.kind == "images":
+        if self.kind == "images" and find_spec("PIL"):
             shown["images"] = _Seen(self.shown)
-        elif self.kind != "features":
+        elif self.kind in ("texts", "table"):
             shown["texts"] = _Seen(self.shown)
-        est, said = self.estimate, {"Data": self.source.path} | dict(how or {})
-        report_of(est, suspects=est.suspects(), how=said, **shown).save(path)
+        est, how = self.estimate, {"Data": self.source.path} | dict(how or {})
+        return report_of(est, suspects=est.suspects(), truth=truth, how=how, **shown)
 
     @classmethod
     def open(cls, folder: StrPath) -> Results:
@@ -235,7 +237,7 @@ class Results:
         if not (folder / HEAD).is_file():
             raise LabelNoiseError(
                 f"Expected a folder that labelnoise audit wrote, but {folder} has no {HEAD}"
-                f"{': the audit was interrupted, so run it again' if is_unfinished(folder) else ''}"
+                f"{': the audit was interrupted, so run it again' if is_begun(folder) else ''}"
             )
         with explained(
             f"Expected a folder that labelnoise audit wrote, but {folder} cannot be read as one"
@@ -269,6 +271,9 @@ class _Seen:
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
 
+    def __len__(self) -> int:
+        return len(self.shown.names)
+
     def __getitem__(self, row: int) -> Any:
         kind, content = self.shown.content(row)
         if kind == "row":
@@ -286,14 +291,21 @@ def sample_table(
     return {"row": table.pop("row"), "name": [names[row] for row in sample.row], **table}
 
 
-def is_results(path: StrPath) -> bool:
-    """Whether a folder has results, as far as one can see without reading them."""
-    return (Path(path) / HEAD).is_file()
+def make_folder(folder: StrPath) -> None:
+    """Make a folder for results; one that is there must have results, begun ones, or nothing."""
+    folder = Path(folder)
+    if folder.is_dir() and os.listdir(folder) and not is_begun(folder):
+        raise LabelNoiseError(
+            f"Expected a new folder, or one with results, but {folder} has other files: choose "
+            f"another with --out"
+        )
+    with explained(f"Expected a folder to write to, but {folder} cannot be made one"):
+        (folder / CACHE).mkdir(parents=True, exist_ok=True)
 
 
-def is_unfinished(folder: StrPath) -> bool:
-    """Whether an audit began in this folder."""
-    return (Path(folder) / "cache").is_dir()
+def is_begun(folder: StrPath) -> bool:
+    """Whether a folder has results, or an audit began in it."""
+    return (Path(folder) / HEAD).is_file() or (Path(folder) / CACHE).is_dir()
 
 
 def read_head(folder: StrPath) -> dict[str, Any]:
@@ -311,7 +323,7 @@ def read_head(folder: StrPath) -> dict[str, Any]:
     return head
 
 
-def _expect_no_answers(folder: Path) -> None:
+def expect_no_answers(folder: Path) -> None:
     """Refuse to replace what somebody has checked."""
     filled = []
     if (folder / ANSWERS).exists():

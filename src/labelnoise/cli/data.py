@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import BadParameter, Option
 
 if TYPE_CHECKING:
+    from labelnoise.hoc import HOC
     from labelnoise.io.features import Features
     from labelnoise.io.labels import Labels
     from labelnoise.results import Results
@@ -62,10 +63,9 @@ class Data:
 def open_results(folder: str, verified: str | None = None, **unused: object) -> Results:
     """Read what `labelnoise audit` wrote, with verified labels; `unused` options must be unset."""
     from labelnoise._errors import LabelNoiseError
-    from labelnoise.audit import CACHE
-    from labelnoise.results import HEAD, Results
+    from labelnoise.results import HEAD, Results, is_begun
 
-    if not (Path(folder, HEAD).exists() or Path(folder, CACHE).exists()):
+    if not is_begun(folder):
         raise LabelNoiseError(
             f"Expected LABELS, or a folder of labelnoise audit, but there are no LABELS and no "
             f"{HEAD} in {folder}"
@@ -76,8 +76,21 @@ def open_results(folder: str, verified: str | None = None, **unused: object) -> 
         )
     results = Results.open(folder)
     if verified is not None:
-        results.estimate.verify(verified)
+        verify(results.estimate, verified)
     return results
+
+
+def verify(est: HOC, file: str) -> None:
+    """Let the answers of a file correct an estimate, unless all are the suggestions beside them."""
+    from labelnoise._errors import LabelNoiseError
+
+    est.verify(file)
+    for finding in est.diagnostics_:
+        if finding.name == "copied answers" and not finding.ok and finding.value == 0:
+            raise LabelNoiseError(
+                f"Expected a column true_label that a person filled in, but that of {file} repeats "
+                f"the suggestions to the letter: {finding.sentence}"
+            )
 
 
 def read_data(

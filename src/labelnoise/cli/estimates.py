@@ -21,6 +21,7 @@ from labelnoise.cli.data import (
     open_results,
     read_data,
     shown_examples,
+    verify,
 )
 from labelnoise.cli.terminal import (
     FeaturesFile,
@@ -37,6 +38,7 @@ from labelnoise.cli.terminal import (
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
+    from labelnoise.results import Results
 
 _FEWEST_CHECKED = 100  # examples, for the closer checks to see something
 _NOTABLE = 0.25  # relative difference of two noise rates that is worth a sentence
@@ -96,25 +98,16 @@ def estimate(
     """Estimate how often each class is labelled as each other one."""
     _expect_compatible(groups, local, paper, neighbors, workers, verified, examples, report)
     if labels is None:
-        unused: dict[str, Any] = {
-            "examples": examples,
-            "groups": groups,
-            "local": local,
-            "paper": paper,
-        }
-        unused |= {"no-refine": not refine, "classes": classes, "unlabeled": unlabeled}
-        unused |= {"metric": metric is not Metric.COSINE, "neighbors": neighbors}
-        with progress(quiet) as show:
-            show("reading", 0, 0)
-            _check_outputs(out, report, [verified], False)
-            results = open_results(features, verified, **unused, workers=workers)
-            est = results.estimate
-            from labelnoise.io.results import write_estimate
-
-            write_all(
-                [(out, lambda path: write_estimate(path, est)), (report, results.write_report)]
-            )
-            show("reading", 1, 1)
+        unused: list[tuple[str, Any]] = [
+            ("examples", examples),
+            ("groups", groups),
+            ("local", local),
+            ("paper", paper),
+        ]
+        unused += [("no-refine", not refine), ("classes", classes), ("unlabeled", unlabeled)]
+        unused += [("metric", metric is not Metric.COSINE), ("neighbors", neighbors)]
+        results = _from_results(features, out, report, verified, quiet, unused)
+        est = results.estimate
         _print(est, est, {"Estimate": out, "Report": report}, as_json, strict)
         return
     start = time.perf_counter()
@@ -145,6 +138,32 @@ def estimate(
 
         write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
     _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict)
+
+
+def _from_results(
+    folder: str,
+    out: Path | None,
+    report: Path | None,
+    verified: str | None,
+    quiet: bool,
+    unused: list[tuple[str, Any]],
+) -> Results:
+    """Write what is asked for of an estimate that is there."""
+    with progress(quiet) as show:
+        show("reading", 0, 0)
+        _check_outputs(out, report, [verified], False)
+        results = open_results(folder, verified, **dict(unused))
+        from labelnoise.io.results import write_estimate
+
+        def write_report(path: Path) -> None:
+            results.report().save(path)
+
+        def write_json(path: Path) -> None:
+            write_estimate(path, results.estimate)
+
+        write_all([(out, write_json), (report, write_report)])
+        show("reading", 1, 1)
+    return results
 
 
 def _expect_compatible(
@@ -206,7 +225,10 @@ def _fit(
     else:
         est = HOC(**settings)
     with _cluster(workers):
-        return est.fit(data.X, data.y, verified=verified, progress=show)
+        est.fit(data.X, data.y, progress=show)
+    if verified is not None:
+        verify(est, verified)
+    return est
 
 
 def _fit_parts(

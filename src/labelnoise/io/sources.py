@@ -62,6 +62,7 @@ class Source:
         """Make features of images (by their names), texts or rows, and write them to `out`."""
         how: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         if self.kind == "images":
+            _expect_files(names, self)
             return embed_images(names, root=self.path, out=out, progress=progress, **how)
         if self.kind == "texts":
             return embed_texts(self.path, column=self.text, out=out, progress=progress, **how)
@@ -193,6 +194,15 @@ def _expect_labels(path: str, labels: str | None) -> str:
             f"Expected labels for {path}, but there are none: labelnoise audit {path} LABELS"
         )
     return labels
+
+
+def _expect_files(names: Sequence[str], source: Source) -> None:
+    if not any(map(os.path.exists, files_inside(source.path, names))):
+        raise LabelNoiseError(
+            f"Expected images in {source.path}, but there is none of {len(names)} in "
+            f"{source.labels}, such as {names[0]}: give the folder where these paths start, "
+            f"labelnoise audit FOLDER {source.labels}"
+        )
 
 
 def _expect_no_column(path: str, column: str | None, option: str) -> None:
