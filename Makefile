@@ -42,13 +42,15 @@ test-wheel: venv  ## Build the wheel, and run the tests of the core on it in an 
 		build/wheel/*.whl pytest hypothesis pandas polars
 	cp -r tests pyproject.toml build/wheel
 	cd build/wheel && venv/bin/python -m pytest -q -p no:cacheprovider $(addprefix tests/test_, \
-		$(addsuffix .py, hoc suspects one_answer neighbors consensus solvers linear forward cli)) tests/io/test_atomic.py tests/io/test_tables.py
+		$(addsuffix .py, hoc suspects one_answer neighbors consensus forward cli)) \
+		tests/solvers tests/clean_class/test_linear.py tests/io/test_atomic.py tests/io/test_tables.py
 
-lint: venv  ## Check style and types
+lint: venv  ## Check style, types and which module imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --strict tests/typed_usage.py
+	$(BIN)/lint-imports
 
 format: venv  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .

@@ -137,7 +137,7 @@ def test_bad_posteriors(estimate, posteriors, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1, 1], "each of the 2 examples, but labels has shape \\(3,\\)"),
+        ([0, 1, 1], "shape \\(2,\\), one for each example, but their shape is \\(3,\\)"),
         ([0, 2], "from 0 to 2"),
         ([0, -1], "from -1 to 0"),
         ([0.0, 1.0], "class numbers \\(integers\\)"),

@@ -136,7 +136,7 @@ def test_prints_well():
     ("posterior", "labels", "classes", "message"),
     [
         ([[0.5, 0.6]], [0], None, "sum to 1, but row 0"),
-        (POSTERIOR, [0, 1], None, "each of the 4 examples"),
+        (POSTERIOR, [0, 1], None, "one for each example"),
         (POSTERIOR, [0, 1, 2, 3], None, "from 0 to 3|range from"),
         (POSTERIOR, ["a"] * 4, None, "class numbers"),
         (POSTERIOR, LABELS, ["a", "b"], "Expected 3 classes, as posterior has, but there are 2"),

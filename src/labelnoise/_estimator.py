@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
+from labelnoise._validation import expect_two_classes, expect_whole, from_torch
 from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
@@ -41,7 +42,6 @@ _FORMAT = "labelnoise estimate"
 _VERSION = 1
 _JSON_FACTOR = 10  # bytes of memory for one of a file
 _USUAL = 1e9  # features larger than it, or all smaller than its inverse, are scaled
-_LARGEST_WEIGHT = 1e100  # its square is finite
 _NO_WEIGHT = 1e-20  # of the largest column: smaller ones count as 0
 
 
@@ -338,51 +338,7 @@ def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
     return stage
 
 
-def from_torch(X: Any) -> Any:
-    """A tensor of PyTorch, with or without a gradient, as an array."""
-    X = X.detach().cpu()
-    return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()
-
-
-def expect_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Meet a setting that has a few values."""
-    if not (isinstance(value, str) and value in allowed):
-        raise LabelNoiseError(f"Expected {name} to be one of {allowed}, but {name} = {value!r}")
-
-
-def expect_whole(name: str, value: Any, least: int) -> None:
-    """Meet a setting that is a number of things."""
-    if not (isinstance(value, int | np.integer) and value >= least):
-        raise LabelNoiseError(
-            f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
-        )
-
-
-def expect_shrinkage(value: Any) -> None:
-    """Meet a setting that is "auto" or how much something else counts."""
-    number = isinstance(value, int | float | np.number)
-    if not (isinstance(value, str) and value == "auto") and not (
-        number and 0 <= float(value) < np.inf
-    ):
-        raise LabelNoiseError(
-            f'Expected shrinkage to be "auto" or a finite number >= 0, but shrinkage = {value!r}'
-        )
-
-
-def expect_two_classes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Class numbers that occur, of which there must be two."""
-    occurring = np.unique(labels[labels >= 0])
-    if len(occurring) < 2:
-        raise LabelNoiseError(
-            f"Expected at least two classes among the labels, but the number of classes is "
-            f"{len(occurring)}: {classes[occurring].tolist()}"
-        )
-    return occurring
-
-
-def encode_names(
-    values: Any, n: int, what: str, each: str = "example"
-) -> tuple[np.ndarray, np.ndarray]:
+def encode_names(values: Any, n: int, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
     try:
         listed, values = values, np.asarray(values)
@@ -392,8 +348,8 @@ def encode_names(
         raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
     if values.shape != (n,):
         raise LabelNoiseError(
-            f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
-            f"are {n} labels"
+            f"Expected one {what} for each example, but {what}s has shape {values.shape} and "
+            f"there are {n} labels"
         )
     missing = missing_among(objects)
     if missing.any():
@@ -413,30 +369,6 @@ def encode_names(
 def source_numbers(sources: Any, n: int) -> np.ndarray | None:
     """The number (n,) of each example's source; None where there are none."""
     return None if sources is None else encode_names(sources, n, "source")[1]
-
-
-def checked_weights(weights: Any, n: int) -> np.ndarray:
-    """Weights (n,) of examples: finite, not negative, and not all 0."""
-    try:
-        found = np.asarray(weights)
-    except ValueError as error:
-        raise LabelNoiseError(f"Expected center_weight to be numbers, but {error}") from error
-    if found.dtype.kind not in "fiub":
-        raise LabelNoiseError(
-            f"Expected center_weight to be numbers, but their type is {found.dtype}"
-        )
-    found = found.astype(float)
-    if found.shape != (n,):
-        raise LabelNoiseError(
-            f"Expected one center_weight for each example, but its shape is {found.shape} and "
-            f"there are {n} examples"
-        )
-    if not (found.min() >= 0 and 1 / _LARGEST_WEIGHT < found.max() < _LARGEST_WEIGHT):
-        raise LabelNoiseError(
-            f"Expected center_weight to be >= 0 with a maximum from {1 / _LARGEST_WEIGHT:.0e} to "
-            f"{_LARGEST_WEIGHT:.0e}, but the weights are from {found.min()} to {found.max()}"
-        )
-    return found
 
 
 def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.neighbors import Progress, nearest_neighbors
 
@@ -59,7 +59,7 @@ class Consensus:
                 f"Expected triples of shape (M, 3) and as many weights, but their shapes are "
                 f"{self.triples.shape} and {self.weights.shape}"
             )
-        _class_numbers(self.triples, self.n_classes, least=0)
+        class_numbers(self.triples, self.n_classes, name="triples")
         if len(self.weights) and not (np.isfinite(self.weights).all() and self.weights.min() >= 0):
             raise LabelNoiseError("Expected finite weights >= 0, but some are not")
 
@@ -105,7 +105,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected at least 2 neighbors of each example, but there is {k}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         weight = np.ones(n) if center_weight is None else np.asarray(center_weight, float)
         if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
             raise LabelNoiseError(
@@ -115,20 +115,10 @@ class Consensus:
         if independent:
             usable = weight * (labels >= 0) * (labels[neighbors] >= 0).all(axis=1) > 0
             weight = weight * np.isin(np.arange(n), independent_centres(neighbors, usable))
-        around = labels[neighbors]
-        pairs = list(combinations(range(k), 2))
-        usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
-        centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
-        share = weight / np.maximum(np.sum(usable, axis=0), 1)
-        triples, weights = [], []
-        for (i, j), both in zip(pairs, usable, strict=True):
-            rows = np.flatnonzero(both & centre)
-            triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
-            weights.append(share[rows])
-        used = weight[centre] / weight.max(initial=1e-300)
+        triples, weights, is_centre = _triples_around(labels, labels[neighbors], weight)
+        used = weight[is_centre] / weight.max(initial=1e-300)
         n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
-        found = np.concatenate(triples), np.concatenate(weights)
-        return cls._of(*found, n_classes, n_centers, ordered)
+        return cls._of(triples, weights, n_classes, n_centers, ordered)
 
     @classmethod
     def from_labels(cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False) -> Consensus:
@@ -141,7 +131,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected three labels for each example, but labels has shape {labels.shape}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         labels = labels[(labels >= 0).all(axis=1)]
         return cls._of(labels, np.ones(len(labels)), n_classes, len(labels), ordered)
 
@@ -201,14 +191,22 @@ class Consensus:
 
     @classmethod
     def from_model(
-        cls, transition_matrix: np.ndarray, class_prior: np.ndarray, n_centers: int = 1
+        cls,
+        transition_matrix: np.ndarray,
+        class_prior: np.ndarray,
+        n_centers: int = 1,
+        *,
+        neighbor_matrix: np.ndarray | None = None,
     ) -> Consensus:
-        """Give the exact consensus of (T, p): every triple, weighted by its probability."""
-        K = len(class_prior)
+        """Give the exact consensus of (T, p): every triple, weighted by its probability.
+
+        `neighbor_matrix` takes the place of T for the two neighbours, if they differ in class.
+        """
+        K, M = len(class_prior), transition_matrix if neighbor_matrix is None else neighbor_matrix
         a, (b, c) = np.arange(K), np.triu_indices(K)
         orders = np.where(b == c, 1.0, 2.0)
         joint = class_prior[:, None] * transition_matrix
-        chance = joint.T @ (transition_matrix[:, b] * transition_matrix[:, c] * orders)
+        chance = joint.T @ (M[:, b] * M[:, c] * orders)
         triples = np.column_stack([np.repeat(a, len(b)), np.tile(b, K), np.tile(c, K)])
         return cls._of(triples, chance.ravel() * n_centers, K, n_centers)
 
@@ -342,6 +340,25 @@ class Consensus:
             ) from error
 
 
+def _triples_around(
+    labels: np.ndarray, around: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Triples (M, 3) of each label (N,) with all pairs of its neighbours' (N, k), their weights.
+
+    A centre's weight is shared among its triples. And which examples are centres (N,).
+    """
+    pairs = list(combinations(range(around.shape[1]), 2))
+    usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
+    is_centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
+    share = weight / np.maximum(np.sum(usable, axis=0), 1)
+    triples, weights = [], []
+    for (i, j), both in zip(pairs, usable, strict=True):
+        rows = np.flatnonzero(both & is_centre)
+        triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
+        weights.append(share[rows])
+    return np.concatenate(triples), np.concatenate(weights), is_centre
+
+
 def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None) -> np.ndarray:
     """Choose centres whose triples share no example: the paper's ``E_3*``.
 
@@ -364,22 +381,6 @@ def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None)
             for one in (centre, *around):
                 free[one] = False
     return np.array(chosen, np.intp)
-
-
-def _class_numbers(labels: Any, n_classes: int, least: int = -1) -> np.ndarray:
-    """Class numbers as integers that cannot overflow; -1 is unlabelled."""
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iub":
-        raise LabelNoiseError(
-            f"Expected class numbers (integers), but their type is {labels.dtype}"
-        )
-    if labels.size and not least <= labels.min() <= labels.max() < n_classes:
-        unlabelled = "-1 (unlabelled)" if least else "0"
-        raise LabelNoiseError(
-            f"Expected class numbers from {unlabelled} to n_classes - 1 = {n_classes - 1}, but "
-            f"they range from {labels.min()} to {labels.max()}"
-        )
-    return labels.astype(np.int64)
 
 
 def expected_consensus(

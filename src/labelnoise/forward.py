@@ -12,11 +12,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._estimator import expect_two_classes, expect_whole
-from labelnoise.clean_class.linear import as_labels, checked_features, fit_softmax
+from labelnoise._validation import (
+    class_numbers,
+    expect_two_classes,
+    expect_whole,
+    transition_matrix,
+)
+from labelnoise.clean_class.linear import checked_features, fit_softmax
 from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
-from labelnoise.noise import checked_transition
 
 _FOLDS = 3
 _NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
@@ -91,13 +95,13 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
         expect_whole("max_iter", self.max_iter, 1)
         X = checked_features(X, partial(validate_data, self, ensure_min_samples=2))
         labels, classes = encode_labels(y)
-        as_labels(labels, len(X), len(classes), least=-1)
+        class_numbers(labels, len(classes), len(X), least=-1)
         expect_two_classes(classes, labels)
         if self.transition_matrix is None:
             self.hoc_ = HOC().fit(X, y)
             T = self.hoc_.transition_matrix_
         else:
-            T = checked_transition(self.transition_matrix, len(classes), "transition_matrix")
+            T = transition_matrix(self.transition_matrix, "transition_matrix", len(classes))
         if not T.any(axis=0).all():
             raise LabelNoiseError(
                 f"Expected a transition_matrix by which each label in y is possible, but its "

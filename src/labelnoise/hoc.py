@@ -12,13 +12,11 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Stored,
     all_at_once,
-    checked_weights,
-    expect_one_of,
-    expect_whole,
     source_numbers,
     stages,
     warn_of,
 )
+from labelnoise._validation import checked_weights, expect_one_of, expect_whole
 from labelnoise.checks import (
     Diagnostics,
     Finding,

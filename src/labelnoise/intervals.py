@@ -265,11 +265,11 @@ class _Estimate:
         z = float(norm.ppf((1 + level) / 2))
         (K, r), n = self.T.shape, self.T.size
         matrix = np.stack([np.zeros((K, K)), np.ones((K, K))])
-        ends = _wilson(self.T, variance[:n].reshape(K, r), self.c, z)
+        ends = wilson(self.T, variance[:n].reshape(K, r), self.c, z)
         matrix[:, self.present] = ends.transpose(0, 2, 1)
         share = self.values(*self.full)[n:]
         spread = np.maximum(share * (1 - share), self.least_c)
-        ends = _wilson(share, 0, np.maximum(variance[n:] / spread, self.least_c), z)
+        ends = wilson(share, 0, np.maximum(variance[n:] / spread, self.least_c), z)
         prior = np.stack([np.zeros(K), np.full(K, z**2 / (self.size + z**2))])
         prior[:, self.present] = ends[:, :-1]
         boundary = np.zeros((K, K), bool)
@@ -400,10 +400,18 @@ def _triples_of(labels: np.ndarray, K: int) -> tuple[np.ndarray, sp.csr_array]:
     return np.column_stack([key // K**2, key // K % K, key % K]), holds
 
 
-def _wilson(x: np.ndarray, variance: Any, c: np.ndarray, z: float) -> np.ndarray:
+def wilson(x: np.ndarray, variance: Any, c: Any, z: float) -> np.ndarray:
     """(2, ...) ends of ``(x - t)^2 <= z^2 (b + c t (1 - t))``, where b gives x its variance."""
     b = np.maximum(variance - c * x * (1 - x), 0)
     scale, middle = 1 + z**2 * c, x + z**2 * c / 2
     half = np.sqrt(np.maximum(middle**2 - scale * (x**2 - z**2 * b), 0))
     ends = np.stack([middle - half, middle + half]) / scale
     return np.stack([np.clip(ends[0], 0, x), np.clip(ends[1], x, 1)])
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """P-values of any shape, adjusted for their number by Holm's method."""
+    order = np.argsort(p_values, axis=None, kind="stable")
+    adjusted = np.empty(p_values.size)
+    adjusted[order] = np.maximum.accumulate(p_values.flat[order] * np.arange(len(order), 0, -1))
+    return np.minimum(adjusted, 1).reshape(p_values.shape)

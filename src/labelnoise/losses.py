@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import probability_rows
+from labelnoise._validation import transition_matrix as checked_matrix
 
 try:
     import torch
@@ -455,26 +457,17 @@ def _log_noisy(log_f: Tensor, columns: Tensor) -> Tensor:
 
 
 def _probabilities(given: Any, name: str, ndim: int) -> Tensor:
-    """A copy of what was given, if it is a distribution or a square matrix of such rows."""
-    device, learnt, values = None, False, given
+    """A float64 copy of a prior (K,) or a transition matrix (K, K), on its device."""
+    device = None
     if isinstance(given, Tensor):
-        device, learnt = given.device, given.requires_grad
-        values = given.detach().cpu().double().numpy()
-    try:
-        values = np.array(values, float)
-    except (TypeError, ValueError) as error:
-        raise LabelNoiseError(
-            f"Expected {name} to be an array of numbers, but it is of type {type(given).__name__}"
-        ) from error
-    if learnt:
-        problem = "it requires a gradient: give it at each call to learn it"
-    elif values.ndim != ndim or len(set(values.shape)) != 1 or not values.size:
-        problem = f"its shape is {values.shape}"
-    elif not (values >= 0).all():
-        problem = f"it has {values.min()}"
-    elif not (off := np.abs(values.sum(axis=-1) - 1).max()) <= 1e-4:
-        problem = f"a sum is off by {off:.2g}" + (": is it transposed?" if ndim == 2 else "")
+        if given.requires_grad:
+            raise LabelNoiseError(
+                f"Expected a constant {name}, but it requires a gradient: give it at each call to "
+                f"learn it"
+            )
+        device, given = given.device, given.detach().cpu().double().numpy()
+    if ndim == 2:
+        values = checked_matrix(given, name)
     else:
-        return torch.tensor(values, dtype=torch.float64, device=device)
-    rule = "(K, K), >= 0, with rows of sum 1" if ndim == 2 else "(K,), >= 0, of sum 1"
-    raise LabelNoiseError(f"Expected {name} of shape {rule}, but {problem}")
+        values = probability_rows(np.array(given, float, ndmin=2), name).reshape(-1)
+    return torch.tensor(values, dtype=torch.float64, device=device)

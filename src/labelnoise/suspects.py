@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.baselines import probabilities
-from labelnoise.clean_class.linear import as_labels
 from labelnoise.labels import class_names
 
 _COLUMNS = ("index", "given", "suggested", "probability")
@@ -98,4 +98,4 @@ def relabel(posterior: Any, labels: Any, least: float = 0.5) -> np.ndarray:
 
 def _checked(posterior: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     posterior = probabilities(posterior)
-    return posterior, as_labels(labels, len(posterior), posterior.shape[1], least=-1)
+    return posterior, class_numbers(labels, posterior.shape[1], len(posterior), least=-1)

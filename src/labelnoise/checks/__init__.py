@@ -367,7 +367,7 @@ def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
             None,
             "Duplicates were not looked for, as there are neighbours and no features.",
         )
-    _, example, copies = np.unique(_row_keys(X), return_inverse=True, return_counts=True)
+    _, example, copies = np.unique(row_keys(X), return_inverse=True, return_counts=True)
     copied = copies[example] > 1
     share = float(copied.mean())
     if not copied.any():
@@ -386,7 +386,7 @@ def check_duplicates(X: np.ndarray | None, labels: np.ndarray) -> Finding:
     )
 
 
-def _row_keys(X: np.ndarray) -> np.ndarray:
+def row_keys(X: np.ndarray) -> np.ndarray:
     """A number for each row, the same for identical rows and hardly ever for others."""
     factors = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
     keys = np.empty(len(X), np.uint64)

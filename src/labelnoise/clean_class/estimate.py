@@ -10,6 +10,7 @@ import numpy as np
 from labelnoise._arrays import HOST, Arrays
 from labelnoise.clean_class.dependence import Case, agreement_fall, decide
 from labelnoise.clean_class.evidence import (
+    ENOUGH,
     FOLDS,
     Evidence,
     Sample,
@@ -18,10 +19,9 @@ from labelnoise.clean_class.evidence import (
     ordered,
     sample,
 )
-from labelnoise.clean_class.model import ENOUGH, Model, covariance_of_ratios, fit, start_from
+from labelnoise.clean_class.model import Model, covariance_of_ratios, fit, start_from
 from labelnoise.clean_class.posterior import counted_joint, tilted
 
-ENOUGH_OF_A_CLASS = 2000  # examples, or 20,000 in all: a T to start from needs no more
 UNCLEAR = 0.9  # of a row's diagonal: another entry as large casts doubt on the start
 AT_BOUND = 1e-3  # ratios below it are at their bound 0
 DRAWS = 500
@@ -102,7 +102,7 @@ def fit_clean_class(
     # The search magnifies the last digits of its start, which depend on the order of classes.
     T, prior = (part.round(START_DIGITS) for part in (of_triples[0][both], of_triples[1][classes]))
     T /= T.sum(axis=1, keepdims=True)
-    data = sample(X, number[labels], neighbors, order, K, sources, arrays)
+    data = sample(X, number[labels], neighbors, order, sources, arrays)
     step = _counter(progress, 2 * FOLDS + 1)
     found, model, voters = _two_rounds(data, T, T, step)
     if (np.sort(model.transition_matrix, axis=1)[:, -2:] @ [-1, UNCLEAR] < 0).any():
@@ -142,7 +142,7 @@ def _two_rounds(
 ) -> tuple[Evidence, Model, Voters]:
     """Evidence with T, a model, evidence with the T of this model, and the model again."""
     n, K = len(data.labels), len(T)
-    every = 1 + n // max(ENOUGH, ENOUGH_OF_A_CLASS * K)
+    every = 1 + n // (ENOUGH * K)
     first, _ = collect(data, T, step, every)
     model = fit(first, start_from(first, T), expected)
     found, voters = collect(data, model.transition_matrix, step)

@@ -91,6 +91,15 @@ def embed_images(
     n_workers = thread_count() if n_workers is None else n_workers
     _check(source, out, batch_size=batch_size, n_workers=n_workers)
     names, images = _find_images(source, root, column)
+    encode = _image_encode(images, encoder, device, batch_size, n_workers)
+    versions = _versions(names, images)
+    return _embed(names, encode, (encoder, device, batch_size), versions, out, progress)
+
+
+def _image_encode(
+    images: Images, encoder: str, device: str, batch_size: int, n_workers: int
+) -> _Encode:
+    """What encodes images by their numbers, a batch in each thread."""
     prepare, network = encoders.image_encoder(encoder, device)
     # glibc returns large freed blocks to the system until one of this size was freed. Asking for
     # the same memory again cost as much time as the network.
@@ -118,8 +127,7 @@ def embed_images(
         finally:
             pool.shutdown(cancel_futures=True)
 
-    versions = _versions(names, images)
-    return _embed(names, encode, (encoder, device, batch_size), versions, out, progress)
+    return encode
 
 
 def embed_texts(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.io.packages import explained, package
 
 StrPath = str | os.PathLike[str]
@@ -73,7 +74,7 @@ class ImageData:
         for name in ("labels", "clean", "test_labels"):
             labels, images = getattr(self, name), self.test if "test" in name else self.train
             if labels is not None and images is not None:
-                checked = _class_numbers(name, labels, len(images), len(self.classes))
+                checked = class_numbers(labels, len(self.classes), len(images), name=name)
                 object.__setattr__(self, name, checked)
 
     def with_labels(self, labels: ArrayLike) -> ImageData:
@@ -150,16 +151,3 @@ def readable_images(
             f"or may not be read, such as {missing[0]}"
         )
     return Images(paths=paths)
-
-
-def _class_numbers(name: str, labels: ArrayLike, n: int, K: int) -> np.ndarray:
-    numbers = np.asarray(labels)
-    if numbers.shape != (n,) or numbers.dtype.kind not in "iu":
-        raise LabelNoiseError(
-            f"Expected {name} to be {n} whole numbers, one for each image, but they are "
-            f"{numbers.dtype} of shape {numbers.shape}"
-        )
-    outside = numbers[(numbers < 0) | (numbers >= K)]
-    if len(outside):
-        raise LabelNoiseError(f"Expected {name} from 0 to {K - 1}, but there is {outside[0]}")
-    return numbers.astype(np.int64)

@@ -210,7 +210,7 @@ class TRevision(Anchored):
         objective = Revised(transitions, ReweightLoss(through_weight=True))
         run.train("final", objective, self.schedule(run), fresh=False)
         T = transitions.matrices
-        if T is None or T.ndim > 2:
+        if T.ndim > 2:
             return {}
         return {"transition_matrix": objective.revised(T).numpy(force=True)}
 
@@ -373,35 +373,6 @@ class HOCLocal(HOCGlobal):
         return {"transition_matrix": T}
 
 
-@dataclass(kw_only=True)
-class HOCInstance(Correcting):
-    """Forward correction with a T(x) for each example."""
-
-    name = "hoc-instance"
-    keep_classes: bool = True
-    columns: Any = None
-    """(N, K) ``T(x_n)[:, y_n]``, the chance of each example's label by each clean class, up to a
-    factor of the example; or what gives it, called with the first representations (N, d) and the
-    class numbers (N,)."""
-
-    def fit(self, run: Run) -> dict[str, Any]:
-        """Train once."""
-        columns = self.columns
-        if callable(columns):
-            columns = columns(run.first_representations(), run.data.labels)
-        columns = np.asarray(np.nan if columns is None else columns, np.float64)
-        shape = (len(run.data.labels), run.n_classes)
-        if columns.shape != shape or not ((columns >= 0) & np.isfinite(columns)).all():
-            raise LabelNoiseError(
-                f"Expected columns of shape {shape}, finite and >= 0, the chance of each example's "
-                f"label by each class, but their shape is {columns.shape}, and they range from "
-                f"{columns.min():.3g} to {columns.max():.3g}"
-            )
-        objective = self.corrected(run, Transitions(columns=columns), ForwardLoss(q=self.q))
-        run.train("final", objective, self.schedule(run))
-        return {}
-
-
 def _with(estimator: Any, **settings: Any) -> Any:
     """A copy of an estimator with other settings."""
     return type(estimator)(**{**estimator.get_params(deep=False), **settings})
@@ -424,7 +395,6 @@ METHODS: dict[str, type[Method]] = {
         PTD,
         HOCGlobal,
         HOCLocal,
-        HOCInstance,
     )
 }
 

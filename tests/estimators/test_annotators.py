@@ -372,50 +372,18 @@ def test_unlabelled_neighbours_are_passed_over():
 
 
 def test_a_long_table(alike):
-    """A row for each label, in any order, gives what the table gives, with names."""
+    """pandas' pivot of a row for each label gives what the table gives, with names."""
     labels = alike[1][:500]
     example, annotator = np.nonzero(labels >= 0)
-    order = np.random.default_rng(0).permutation(len(example))
-    example, annotator = example[order], annotator[order]
     label = np.array(["ant", "bee", "cat"])[labels[example, annotator]]
     names = np.array(list("pqrs"))[annotator]
-    est = AnnotatorHOC().fit_long([f"{e:03}" for e in example], names, label)
+    table = pd.DataFrame({"example": example, "annotator": names, "label": label})
+    table = table.pivot(index="example", columns="annotator", values="label")
+    est = AnnotatorHOC().fit(table)
     plain = AnnotatorHOC(unlabeled=-1).fit(labels)
     np.testing.assert_allclose(est.transition_matrix_, plain.transition_matrix_)
-    labelled = (labels >= 0).any(axis=1)
-    np.testing.assert_allclose(est.predict_proba(), plain.predict_proba()[labelled], atol=1e-9)
     assert est.annotators_.tolist() == list("pqrs")
-    assert est.examples_[:2].tolist() == ["000", "001"]
     assert est.classes_.tolist() == ["ant", "bee", "cat"]
-
-
-def test_a_long_table_with_features():
-    """With X, examples are row numbers; one without labels is a row all the same."""
-    X, y = clusters(3, 600, 0)
-    labels = annotate(y, [symmetric_matrix(3, 0.2)] * 2)
-    labels[0] = -1
-    example, annotator = np.nonzero(labels >= 0)
-    est = AnnotatorHOC().fit_long(example, annotator, labels[example, annotator], X=X)
-    plain = AnnotatorHOC(unlabeled=-1).fit(labels, X=X)
-    np.testing.assert_array_equal(est.posterior_, plain.posterior_)
-    assert len(est.examples_) == 600
-
-
-@pytest.mark.parametrize(
-    ("example", "annotator", "label", "more", "message"),
-    [
-        ([0, 0, 1], ["a", "a", "b"], [0, 1, 1], {}, "annotator a gave example 0 several .1 such"),
-        ([0, 1], ["a", "b", "c"], [0, 1, 1], {}, r"one example for each label.*shape \(2,\)"),
-        ([0, 1, 2], ["a", None, "b"], [0, 1, 1], {}, "no annotator to be missing, but row 1"),
-        ([0, 1, 9], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "0 to 2, but.*from 0 to 9"),
-        (["u", "v", "w"], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "row numbers"),
-        ([0, 0, 1], ["a", "a", "b"], [0, 0, 1], {}, "none has more than 1"),
-    ],
-)
-def test_bad_long_tables(example, annotator, label, more, message):
-    """Labels that contradict each other, columns that do not fit; the same label twice is one."""
-    with pytest.raises(LabelNoiseError, match=message):
-        AnnotatorHOC().fit_long(example, annotator, label, **more)
 
 
 def test_saved_and_loaded(unlike, tmp_path):
