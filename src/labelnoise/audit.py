@@ -100,9 +100,7 @@ def audit(
             progress("writing the results", 1, 1)
         return found
     finally:
-        for made in (folder / CACHE, folder):
-            with suppress(OSError):  # they stay unless they are empty
-                made.rmdir()
+        _remove_empty(folder)
 
 
 def unpacked(
@@ -120,7 +118,17 @@ def unpacked(
         raise LabelNoiseError(
             f"Expected no labels beside a data set, which has its own, but labels = {labels!r}"
         )
-    return unpack(path, Path(folder) / CACHE / _UNPACKED, text=text, label=label)
+    try:
+        return unpack(path, Path(folder) / CACHE / _UNPACKED, text=text, label=label)
+    finally:
+        _remove_empty(Path(folder))
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove what was made for results that did not come."""
+    for made in (folder / CACHE / _UNPACKED, folder / CACHE, folder):
+        with suppress(OSError):  # it has something in it, or is not there
+            made.rmdir()
 
 
 def _earlier(folder: Path, about: dict[str, Any]) -> Results | None:

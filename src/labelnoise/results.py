@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ from labelnoise.io.labels import Labels, write_labels
 from labelnoise.io.memory import expect_room
 from labelnoise.io.packages import explained
 from labelnoise.io.sources import Shown, Source
-from labelnoise.io.tables import Column, read_table, write_table
+from labelnoise.io.tables import Column, write_table
 from labelnoise.labels import encode_labels
 from labelnoise.report import Report, Truth, report_of
 from labelnoise.suspects import find_suspects, reweight
@@ -186,7 +187,11 @@ class Results:
             "settings": self.settings,
             "n_rows": len(self._codes),
             "numbered": features.numbered,
-            "sha256": {name: _digest(new / name) for name in (ESTIMATE, EXAMPLES)},
+            "sha256": {
+                name: _digest(new / name)
+                for name in (ESTIMATE, EXAMPLES, TO_CHECK)
+                if (new / name).exists()
+            },
         }
         with write_then_rename(new / HEAD) as file:
             file.write(json.dumps(head, indent=1).encode())
@@ -294,12 +299,12 @@ def sample_table(
 def make_folder(folder: StrPath) -> None:
     """Make a folder for results; one that is there must have results, begun ones, or nothing."""
     folder = Path(folder)
-    if folder.is_dir() and os.listdir(folder) and not is_begun(folder):
-        raise LabelNoiseError(
-            f"Expected a new folder, or one with results, but {folder} has other files: choose "
-            f"another with --out"
-        )
     with explained(f"Expected a folder to write to, but {folder} cannot be made one"):
+        if folder.is_dir() and os.listdir(folder) and not is_begun(folder):
+            raise LabelNoiseError(
+                f"Expected a new folder, or one with results, but {folder} has other files: choose "
+                f"another with --out"
+            )
         (folder / CACHE).mkdir(parents=True, exist_ok=True)
 
 
@@ -323,19 +328,19 @@ def read_head(folder: StrPath) -> dict[str, Any]:
     return head
 
 
-def expect_no_answers(folder: Path) -> None:
+def expect_no_answers(folder: StrPath) -> None:
     """Refuse to replace what somebody has checked."""
-    filled = []
-    if (folder / ANSWERS).exists():
-        filled.append(ANSWERS)
-    if (folder / TO_CHECK).exists():
-        table = read_table(folder / TO_CHECK)
-        if "true_label" in table.columns and any(table.cells("true_label")):
-            filled.append(TO_CHECK)
+    answers, sheet = Path(folder) / ANSWERS, Path(folder) / TO_CHECK
+    filled = [answers] if answers.exists() else []
+    if sheet.exists():
+        written = None
+        with suppress(LabelNoiseError, ValueError, KeyError, OSError):
+            written = read_head(folder)["sha256"][TO_CHECK]
+        filled += [sheet] if _digest(sheet) != written else []
     if filled:
         raise LabelNoiseError(
-            f"Expected a folder whose labels nobody has checked yet, but {folder / filled[0]} has "
-            f"answers on what was audited before: choose another folder with --out"
+            f"Expected a folder whose labels nobody has checked yet, but {filled[0]} was filled in "
+            f"for what was audited before: choose another folder with --out, or move that file away"
         )
 
 

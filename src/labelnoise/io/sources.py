@@ -45,7 +45,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise LabelNoiseError(f"Expected a kind among {KINDS}, but kind = {self.kind!r}")
+            raise ValueError(f"its kind is {self.kind!r} instead of one of {KINDS}")
 
     def read_labels(self, features: Features | None = None) -> Labels:
         """Read the labels, in the order of the features if they are known."""
