@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from labelnoise import LabelNoiseError
+from labelnoise.results import expect_no_answers
 from labelnoise.review import measure
 from labelnoise.review.export import checked, cleaned, files, label_studio
 from labelnoise.review.store import Change
@@ -138,6 +140,16 @@ def test_command_writes_all_files(review, images, run, tmp_path):
     names = {"checked.csv", "labels-cleaned.csv", "label-studio.json"}
     assert {path.name for path in out.iterdir()} == names
     assert all(name in printed for name in names)
+
+
+def test_a_folder_that_was_only_looked_at_may_be_audited_again(review):
+    """One with answers may not: they are about the labels that were audited before."""
+    folder = review.data.results.folder
+    measure.sample_of(review.data, review.store)
+    expect_no_answers(folder)
+    decide(review, "clean", row_2=5)
+    with pytest.raises(LabelNoiseError, match=r"answers\.sqlite was filled in"):
+        expect_no_answers(folder)
 
 
 def test_results_that_are_none(run, tmp_path):

@@ -1,7 +1,10 @@
 """The server answers its own page and nobody else, and never by a path."""
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
 from labelnoise.review.server import create_app
@@ -109,6 +112,33 @@ def test_static_files_and_images(client, review):
     kind, path = review.data.results.content(7)
     assert (kind, response.headers["content-type"]) == ("image", "image/png")
     assert response.content == path.read_bytes()
+
+
+def test_large_images_are_small_on_a_card(client, review):
+    """And upright, as a browser shows them."""
+    path = review.data.results.content(7)[1]
+    kept = path.read_bytes()
+    noise = np.random.default_rng(0).integers(0, 256, (600, 900, 3), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90 degrees
+    try:
+        Image.fromarray(noise).save(path, "PNG", exif=exif)
+        assert len(client.get("image/7").content) == path.stat().st_size
+        small = Image.open(io.BytesIO(client.get("image/7?small").content))
+        assert small.size == (320, 480)
+    finally:
+        path.write_bytes(kept)
+
+
+def test_images_that_browsers_do_not_show_are_sent_as_png(client, review, tmp_path, monkeypatch):
+    path = tmp_path / "x.tiff"
+    Image.new("L", (9, 5), 7).save(path)
+    monkeypatch.setattr(type(review.data.results), "content", lambda self, row: ("image", path))
+    response = client.get("image/7")
+    assert response.headers["content-type"] == "image/png"
+    assert Image.open(io.BytesIO(response.content)).size == (9, 5)
+    path.write_bytes(b"no image")
+    assert "cannot be read" in client.get("image/7").json()["error"]
 
 
 def test_an_image_that_is_gone_is_only_missing(client, review):

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from labelnoise import LabelNoiseError
-from labelnoise.review.store import Change, ConflictError, Store
+from labelnoise.review.store import Change, ConflictError, Store, has_answers
 
 WRITER = """
 import sys
@@ -126,8 +126,19 @@ def test_the_sample_is_extended_once(store):
 
 
 def test_answers_to_other_data_are_not_mixed_in(store, tmp_path):
-    with pytest.raises(LabelNoiseError, match="has answers to other labels"):
-        Store(tmp_path / "answers.sqlite", "other data")
+    """Where there are any; a file that was only looked at is used for the new data."""
+    path = tmp_path / "answers.sqlite"
+    store.extend_sample([(4, 0, 10)], 0)
+    assert not has_answers(path)
+    other = Store(path, "other data")
+    assert other.sample() == []
+    with pytest.raises(LabelNoiseError, match="answers to other labels"):
+        store.record("clean", [Change(1, 0, "skip")], True)  # its window shows the old data
+    other.record("clean", [Change(1, 0, "skip")], True)
+    other.close()
+    assert has_answers(path)
+    with pytest.raises(LabelNoiseError, match="answers to other labels"):
+        Store(path, "data")
 
 
 @pytest.mark.parametrize("content", [b"row,true_label\n", b"\0" * 4096])

@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.io.images import reduced
 from labelnoise.review import export, measure
 from labelnoise.review.export import Review
 from labelnoise.review.store import Change, ConflictError, as_json
@@ -35,6 +36,8 @@ _LARGEST_BODY = 2**20  # bytes
 _MOST_CHANGES = 10_000
 _MOST_ADDED = 1000  # rows of the sample at a time
 _LARGEST_MATRIX = 40  # classes, of T on the page
+_CARD, _SCREEN = 480, 4096  # pixels of a side, at most
+_LARGEST_CARD = 2**17  # bytes of an image that is sent as it is
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -231,20 +234,17 @@ class Pages:
         )
 
     def image(self, request: Request) -> Response:
-        """Send the image of a row."""
-        row = request.path_params["row"]
+        """Send the image of a row: as it is, or one that fits on a card."""
+        row, small = request.path_params["row"], "small" in request.query_params
         self.data.place(row)
         kind, path = self.data.results.content(row)
         if kind != "image" or not path.is_file():
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        if (suffix := path.suffix.lower()) in _IMAGES:
+        suffix, large = path.suffix.lower(), path.stat().st_size > _LARGEST_CARD
+        if suffix in _IMAGES and not (small and large):
             return FileResponse(path, media_type=_IMAGES[suffix])
-        from PIL import Image
-
-        from labelnoise.io.images import decoded
-
         png = io.BytesIO()
-        Image.fromarray(decoded(str(path), path.name)).save(png, "PNG")
+        reduced(str(path), path.name, _CARD if small else _SCREEN).save(png, "PNG")
         return Response(png.getvalue(), media_type="image/png")
 
     def answer(self, body: Any) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS sample (
 );
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+_SET = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 _SECONDS_TO_WAIT = 10  # for another process that writes
 
 
@@ -87,29 +88,33 @@ class Store:
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
-        self.path = path
-        self._lock = threading.Lock()
+        self.path, self._fingerprint = path, fingerprint
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(
+            path, timeout=_SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+        )
         try:
-            self._db = sqlite3.connect(
-                path, timeout=_SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
-            )
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        try:
             # With these two, an answer is on the disk when COMMIT returns.
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
-            known = self.setting("fingerprint", fingerprint)
         except sqlite3.Error as error:
             raise LabelNoiseError(
-                f"Expected answers of labelnoise review, or no file yet, but {path} cannot be "
-                f"used: {error}"
+                f"Expected answers of labelnoise review, or no file yet, but {self.path} cannot "
+                f"be used: {error}"
             ) from error
-        if known != fingerprint:
-            self.close()
-            raise LabelNoiseError(
-                f"Expected answers to these labels, but {path} has answers to other labels or "
-                f"classes: move it away, or review the results that it was made for"
-            )
-        self.set("fingerprint", fingerprint)
+        with self._transaction() as db:
+            if not self.last_id() and self.setting("fingerprint", "") != self._fingerprint:
+                db.execute("DELETE FROM sample")  # it was looked at, but nobody answered
+                db.execute(_SET, ("fingerprint", self._fingerprint))
+            self._expect_fingerprint()
 
     def close(self) -> None:
         """Close the file."""
@@ -122,6 +127,7 @@ class Store:
         wanted = {change.row: change for change in changes}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._transaction() as db:
+            self._expect_fingerprint()
             current = self._current(db, list_name, wanted)
             newer = [
                 answer for row, answer in current.items() if answer.version != wanted[row].version
@@ -181,6 +187,7 @@ class Store:
         False if another window added some meanwhile; nothing is added then.
         """
         with self._transaction() as db:
+            self._expect_fingerprint()
             (found,) = db.execute("SELECT count(*) FROM sample").fetchone()
             if found == known:
                 db.executemany(
@@ -199,7 +206,14 @@ class Store:
     def set(self, name: str, value: str) -> None:
         """Change a setting."""
         with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+            db.execute(_SET, (name, value))
+
+    def _expect_fingerprint(self) -> None:
+        if self.setting("fingerprint", "") != self._fingerprint:
+            raise LabelNoiseError(
+                f"Expected answers to these labels, but {self.path} has answers to other labels "
+                f"or classes: move it away, or review the results that it was made for"
+            )
 
     def _value(self, query: str, *parameters: Any) -> Any:
         with self._lock:
@@ -240,6 +254,15 @@ class Store:
             row: Answer(row, version, verdict, label, bool(shown), at, number)
             for row, version, verdict, label, shown, at, number in found
         }
+
+
+def has_answers(path: Path) -> bool:
+    """Whether somebody has answered anything in this file, or it cannot be told."""
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            return db.execute("SELECT 1 FROM answers").fetchone() is not None
+    except sqlite3.Error:
+        return True
 
 
 def as_json(answer: Answer | None) -> dict[str, Any] | None:

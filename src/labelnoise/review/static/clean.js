@@ -7,7 +7,6 @@ import { Grid } from "./grid.js";
 import { confusionChooser } from "./confusions.js";
 
 const SIZES = { images: [168, 236], texts: [300, 210], table: [300, 246], features: [200, 110] };
-const CELLS = 5; // of a table's row, on a card
 const PAUSE = 120; // milliseconds on an example, before its neighbours are asked for
 const MANY = 10000; // rows in one answer
 
@@ -82,7 +81,7 @@ export class Clean {
   card(suspect, index) {
     const { row } = suspect, answer = this.answers.of(row);
     const picture = element("div", { className: "example" });
-    show(picture, row, suspect.content, { cells: CELLS });
+    show(picture, row, suspect.content, { small: true });
     const card = element("div", { className: "suspect" }, picture,
       element("p", { className: "labels" }, ...this.arrow(suspect)),
       element("p", { className: "soft" }, answer ? this.said(answer) : `${likely(suspect.probability)} likely wrong`));
@@ -173,7 +172,7 @@ export class Clean {
     if (!example || this.current?.row !== row) return;
     find("neighbors").replaceChildren(...example.neighbors.map((near) => {
       const picture = element("div", { className: "example" });
-      show(picture, near.row, near.content, { name: near.name, cells: CELLS });
+      show(picture, near.row, near.content, { name: near.name, small: true });
       const as = { [given]: "as-given", [suggested]: "as-suggested" }[near.given] ?? "";
       return element("li", { className: as }, picture, isolated(this.state.classes[near.given]));
     }));
