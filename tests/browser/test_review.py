@@ -183,6 +183,17 @@ def test_answers_are_changed_undone_typed_and_unclear(serve, show, results):
     assert answers(results)[("measure", first)] == ("label", 1)
 
 
+def test_classes_that_are_digits_have_their_own_keys(serve, show, tmp_path):
+    """The key 7 is the class 7, not the seventh."""
+    results, _ = image_results(tmp_path, tuple("0123456789"), keep=slice(400))
+    _, address = serve(results)
+    page = show(address)
+    row = sample_rows(page)[0]
+    press(page, "7")
+    classes = results.estimate.classes_.tolist()
+    assert answers(results)[("measure", row)] == ("label", classes.index("7"))
+
+
 def test_the_given_label_is_hidden_until_it_is_asked_for(serve, show, results):
     """Neither label nor file name, whose folder is the label, reaches the page before."""
     _, address = serve(results)

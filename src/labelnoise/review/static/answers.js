@@ -14,7 +14,9 @@ export class Answers {
   }
 
   learn(answers) {
-    for (const answer of answers) if (answer) this.known.set(answer.row, answer);
+    for (const answer of answers) {
+      if (answer && answer.version >= this.version(answer.row)) this.known.set(answer.row, answer);
+    }
   }
 
   version(row) { return this.known.get(row)?.version ?? 0; }

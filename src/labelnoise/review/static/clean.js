@@ -8,6 +8,7 @@ import { confusionChooser } from "./confusions.js";
 
 const SIZES = { images: [168, 236], texts: [300, 210], table: [300, 246], features: [200, 110] };
 const PAUSE = 120; // milliseconds on an example, before its neighbours are asked for
+const READ_ALOUD = 300; // characters of a text
 const MANY = 10000; // rows in one answer
 
 // Rows without a name of their own have a number.
@@ -114,9 +115,10 @@ export class Clean {
   described(suspect) {
     const { classes } = this.state, answer = this.answers.of(suspect.row);
     const near = suspect.near.map((k) => classes[k]).join(", ");
+    const text = suspect.content.kind === "text" ? ` ${suspect.content.text.slice(0, READ_ALOUD)}` : "";
     return `${called(suspect.name)}: labelled ${classes[suspect.given]}, suggested ${classes[suspect.suggested]}, ` +
       `${likely(suspect.probability)} likely wrong. ${near ? `Nearest: ${near}.` : ""} ` +
-      `${answer ? this.said(answer) : ""}`;
+      `${answer ? this.said(answer) : ""}${text}`;
   }
 
   said(answer) {
@@ -236,7 +238,8 @@ export class Clean {
       }
       say(`Recorded: ${decisions.length === 1 ? this.said(this.answers.of(decisions[0].row)) : `${decisions.length} answers`}.`);
       await this.advance();
-    }).then(() => this.draw()).finally(() => { this.busy = false; });
+    });
+    inTurn(() => this.draw()).finally(() => { this.busy = false; });
   }
 
   // Goes to the next one without an answer.

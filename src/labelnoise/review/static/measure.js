@@ -63,7 +63,7 @@ export class Measure {
         throw error;
       }
       const what = verdict === "label" ? this.state.classes[label] : verdict;
-      say(`Recorded: ${what}.`);
+      say(`Recorded: ${what}. ${this.running.answered} of ${this.running.listed} answered.`);
       if (this.row === row) {
         this.at = this.after(this.at);
         await this.draw();
