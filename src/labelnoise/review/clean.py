@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.review.data import Labelled
 
-Order = Literal["probability", "class", "confusion"]
 LONGEST_PAGE = 500
 
 
@@ -29,7 +28,7 @@ class SuspectList:
         pair = self.suggested * len(data.classes) + self.given
         _, of, count = np.unique(pair, return_inverse=True, return_counts=True)
         self._pair, self._pair_count = pair, count[of]
-        self._orders: dict[Order, np.ndarray] = {}
+        self._orders: dict[str, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self.row)
@@ -51,7 +50,7 @@ class SuspectList:
         *,
         offset: int,
         limit: int,
-        order: Order = "probability",
+        order: str = "probability",
         given: int | None = None,
         suggested: int | None = None,
         without: Collection[int] = (),
@@ -85,7 +84,7 @@ class SuspectList:
         at = at[kept[at]]
         return len(at), [self._entry(i) for i in at[offset : offset + limit].tolist()]
 
-    def _order(self, order: Order) -> np.ndarray:
+    def _order(self, order: str) -> np.ndarray:
         if order not in self._orders:
             surest = -self.probability
             keys = {

@@ -151,18 +151,14 @@ class Pages:
 
     def state(self, request: Request) -> Response:
         """Give what does not change while the page is open, and the settings."""
-        est, K = self.data.estimate, len(self.data.classes)
+        T = self.data.estimate.transition_matrix_
         return _json(
             {
                 "classes": self.data.classes,
                 "kind": self.data.results.kind,
                 "folder": str(self.data.results.folder.resolve()),
-                "n_labels": len(self.data.labels),
-                "n_suspects": len(self.suspects),
                 "confusions": self.suspects.confusions(),
-                "transition_matrix": est.transition_matrix_.round(4).tolist()
-                if K <= _LARGEST_MATRIX
-                else None,
+                "transition_matrix": T.round(4).tolist() if len(T) <= _LARGEST_MATRIX else None,
                 "half_widths": measure.HALF_WIDTHS,
                 "exports": list(export.files(self.review)),
                 **self._settings(),
@@ -171,15 +167,7 @@ class Pages:
 
     def measure(self, request: Request) -> Response:
         """Give the rows of the sample, the answers, and what they say."""
-        listed = measure.sample_of(self.data, self.store)
-        answers = self.store.answers("measure")
-        return _json(
-            {
-                "rows": [row for row, _, _ in listed],
-                "answers": [as_json(answers[row]) for row, _, _ in listed if row in answers],
-                "running": self._running(),
-            }
-        )
+        return self._measured()
 
     def checks(self, request: Request) -> Response:
         """Give what speaks against the answers or the model."""
@@ -196,7 +184,7 @@ class Pages:
         total, found = self.suspects.page(
             offset=number["offset"] or 0,
             limit=number["limit"] or 100,
-            order=request.query_params.get("order", "probability"),  # type: ignore[arg-type]
+            order=request.query_params.get("order", "probability"),
             given=number["given"],
             suggested=number["suggested"],
             without=self.store.decided("clean", as_of) if number["open"] else (),
@@ -207,8 +195,7 @@ class Pages:
             suspect["name"], suspect["answer"] = self.data.name(row), as_json(answers.get(row))
             suspect["near"] = [near["given"] for near in self.data.neighbors(row)]
             suspect["content"] = self._content(row)
-        decided = len(self.store.decided("clean", self.store.last_id()))
-        return _json({"total": total, "as_of": as_of, "decided": decided, "suspects": found})
+        return _json({"total": total, "as_of": as_of, "suspects": found})
 
     def example(self, request: Request) -> Response:
         """Give an example. On the list that measures, nothing of it but what `given_shown` lets."""
@@ -271,8 +258,8 @@ class Pages:
         self.data.place(row)
         if verdict not in ("label", "unclear", "skip", "withdrawn"):
             raise LabelNoiseError(f"Expected a verdict that there is, but it is {verdict!r}")
-        fits = type(label) is int and 0 <= label < len(self.data.classes)
-        if fits if verdict != "label" else not fits:
+        a_class = type(label) is int and 0 <= label < len(self.data.classes)
+        if not (a_class if verdict == "label" else label is None):
             raise LabelNoiseError(f"Expected a class number with verdict label, but it is {label}")
         return Change(row, version, verdict, label)
 
@@ -281,7 +268,7 @@ class Pages:
         if not (type(body["n"]) is int and 0 < body["n"] <= _MOST_ADDED):
             raise LabelNoiseError(f"Expected 0 < n <= {_MOST_ADDED}, but n = {body['n']!r}")
         measure.extend_sample(self.data, self.store, body["n"])
-        return self.measure(None)  # type: ignore[arg-type]
+        return self._measured()
 
     def change_settings(self, body: Any) -> Response:
         """Show or hide the given label; aim at another half-width."""
@@ -304,6 +291,17 @@ class Pages:
             content = path.read_bytes()
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
+
+    def _measured(self) -> Response:
+        listed = measure.sample_of(self.data, self.store)
+        answers = self.store.answers("measure")
+        return _json(
+            {
+                "rows": [row for row, _, _ in listed],
+                "answers": [as_json(answers[row]) for row, _, _ in listed if row in answers],
+                "running": self._running(),
+            }
+        )
 
     def _settings(self) -> dict[str, Any]:
         return {
