@@ -135,8 +135,8 @@ class Estimator(BaseEstimator):
                     False,
                     float(zero.mean()),
                     f"{zero.sum()} examples are zero vectors, which have no direction and so no "
-                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
-                    f"see why the encoder gives zeros.",
+                    f"nearest neighbour by cosine: they were left out.",
+                    remedy="Use metric='euclidean', or see why the encoder gives zeros.",
                 )
             )
         rows = np.flatnonzero(usable)
@@ -360,4 +360,5 @@ def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)
+            said = f"{finding.sentence} {finding.remedy}".rstrip()
+            warnings.warn(said, LabelNoiseWarning, stacklevel=stacklevel)
