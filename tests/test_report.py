@@ -300,7 +300,7 @@ def test_page_says_what_was_found():
     """Headline, findings, errors, variation, suspects and the making are all in the text."""
     text = re.sub(r"\s+", " ", Page(sample().to_html()).text)
     for expected in (
-        "Estimate: 15.4% (10.0% to 20.0%) of the labels are wrong. Truth: 0.0%.",
+        "Estimate: 15.4% (10.0% to 20.0%) of the labels are wrong. In truth 0.0% are.",
         "dog → eel25025.0% 22.5 to 30.0",
         "warningBadIt's <bad>. Do <this>.",
         "1 check passed, 1 not tested",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from string import Template
@@ -17,7 +18,7 @@ from labelnoise.report.markup import counted
 from labelnoise.report.matrix import shown_classes
 from labelnoise.report.sections import said, sections
 
-_PARTS = ("html", "css", "js")
+_PARTS = ("page.html", "page.css", "page.js", "use.html")
 _HALF = ("Confusions", "Classes")  # sections that stand beside each other on a wide screen
 _DECIMALS = 4  # of a suspect's probability
 
@@ -25,10 +26,13 @@ _DECIMALS = 4  # of a suspect's probability
 def render(report: Report) -> str:
     """Render a report; names and texts in it are data, and never markup."""
     files = resources.files("labelnoise.report")
-    page, css, script = (files.joinpath(f"page.{end}").read_text("utf-8") for end in _PARTS)
+    page, css, script, use = (files.joinpath(part).read_text("utf-8") for part in _PARTS)
     shown = shown_classes(report)
     found = sections(report, shown)
-    alone = report.estimator in ("HOC", "AnnotatorHOC")
+    if report.diagnostics.estimable:
+        alone = report.estimator in ("HOC", "AnnotatorHOC")
+        matrix = f"est{'' if alone else '.global_'}.transition_matrix_"
+        found["Use it"] = Template(use).substitute(estimator=report.estimator, matrix=matrix)
     html = Template(page).substitute(
         policy=f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; "
         f"img-src data:; base-uri 'none'; form-action 'none'",
@@ -41,8 +45,6 @@ def render(report: Report) -> str:
             f"<h2>{title}</h2>\n{content}\n</section>"
             for title, content in found.items()
         ),
-        estimator=report.estimator,
-        matrix=f"est{'' if alone else '.global_'}.transition_matrix_",
         how="".join(
             f"<dt>{escape(what)}</dt><dd>{escape(said)}</dd>" for what, said in report.how.items()
         ),
@@ -64,11 +66,11 @@ def _head(report: Report) -> str:
     """The serious findings, then the result, then what it rests on."""
     found = report.diagnostics
     banner = "".join(f"<p>{said(one)}</p>" for one in found.serious)
+    if not found.estimable:
+        return f'<div class="banner"><h1>No estimate</h1>{banner}</div>'
     if banner:
         banner = f'<div class="banner"><h2>Do not rely on this estimate</h2>{banner}</div>\n'
-    if not found.estimable:
-        return f"{banner}<h1>No estimate</h1>"
-    facts = []
+    facts = [] if report.truth is None else [f"In truth {report.truth.noise_rate:.1%} are."]
     if report.n_examples is not None:
         facts.append(f"{report.n_examples:,} labels in {len(report.classes)} classes.")
     if report.interval is not None:
@@ -80,7 +82,8 @@ def _head(report: Report) -> str:
         needs = "needs" if alarming == 1 else "need"
         facts.append(f'<a href="#checks">{counted(alarming, "check")} {needs} attention</a>.')
     result = "<h1 class=doubtful>" if banner else "<h1>"
-    return f"{banner}{result}{escape(report.headline)}</h1>\n<p>{' '.join(facts)}</p>"
+    headline = replace(report, truth=None).headline
+    return f"{banner}{result}{escape(headline)}</h1>\n<p>{' '.join(facts)}</p>"
 
 
 def _json(report: Report, shown: np.ndarray) -> str:
