@@ -124,6 +124,35 @@ def test_arrow_keys_move_through_the_matrix(show):
         assert expected in page.inner_text("#readout")
 
 
+ROLES = {"button", "combobox", "searchbox", "image", "region", "link", "radio", "grid", "table"}
+
+
+def test_screen_readers_have_names(show):
+    """All that can be used, and each picture and table that can be scrolled, has a name."""
+    page = show(sample())
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    nodes = [node for node in tree if not node["ignored"] and node["role"]["value"] in ROLES]
+    roles = {node["role"]["value"] for node in nodes}
+    assert roles >= {"button", "combobox", "searchbox", "image", "region", "link", "radio", "grid"}
+    nameless = {node["role"]["value"] for node in nodes if not node["name"]["value"]}
+    assert nameless <= {"table"}  # whose region has a name
+
+
+def test_the_keyboard_opens_searches_and_saves(show):
+    """Without a mouse: the list of suspects is opened, searched and saved."""
+    page = show(sample())
+    page.focus("summary:has-text('All 50 suspects')")
+    page.keyboard.press("Enter")
+    for _ in range(3):  # label, likely label, search
+        page.keyboard.press("Tab")
+    page.keyboard.type("7.png")
+    assert page.inner_text("#count") == "5 of 50 suspects."
+    page.keyboard.press("Tab")
+    with page.expect_download():
+        page.keyboard.press("Enter")
+
+
 def test_orders_move_rows_and_columns_together(show):
     """The diagonal stays one, and sentences stay those of their cells."""
     page = show(sample())
