@@ -269,6 +269,7 @@ def test_every_estimator_has_a_report(fitted, tmp_path):
     assert "In 5 neighbourhoods of 100 examples" in Page(local.to_html()).text
     people = AnnotatorHOC(per_annotator=True).fit(np.column_stack([labels, labels, labels]))
     assert people.report().variation.names == ("0", "1", "2")
+    assert people.report().n_examples is None  # each has several labels
     est.save(tmp_path / "T.json")
     loaded = HOC.load(tmp_path / "T.json").report()
     assert loaded.label_shares is loaded.suspects is None

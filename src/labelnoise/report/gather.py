@@ -66,9 +66,7 @@ def report_of(
     """
     check_is_fitted(est)
     overall = getattr(est, "global_", est)
-    classes, n, counts = overall.classes_, None, _label_counts(overall)
-    if counts is not None:
-        n = round(counts.sum())
+    classes, counts = overall.classes_, _label_counts(overall)
     checked = getattr(overall, "verified_", None)
     return Report(
         classes=_words(classes),
@@ -78,7 +76,7 @@ def report_of(
         estimator=type(est).__name__,
         findings=tuple(overall.diagnostics_),
         interval=quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
-        n_examples=n,
+        n_examples=_n_labels(overall, counts),
         label_shares=None if counts is None else counts / counts.sum(),
         agreement=getattr(overall, "agreement_", None),
         variation=_variation(est),
@@ -133,6 +131,11 @@ def _label_counts(est: Any) -> np.ndarray | None:
         labels = est.examples_.labels
         return np.bincount(labels[labels >= 0], minlength=len(est.classes_))
     return est.consensus_.label_counts() if hasattr(est, "consensus_") else None
+
+
+def _n_labels(est: Any, counts: np.ndarray | None) -> int | None:
+    """How many labels there are; None where it is not known, as of examples with several."""
+    return None if counts is None or hasattr(est, "annotators_") else round(counts.sum())
 
 
 def _list(found: Suspects, classes: np.ndarray, names: Any, images: Any, texts: Any) -> SuspectList:

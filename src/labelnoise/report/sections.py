@@ -132,19 +132,20 @@ def classes(report: Report, shown: np.ndarray) -> str:
     if report.interval is not None:
         spans = 1 - np.einsum("eii->ei", report.interval.transition_matrix)[::-1]
     most = max(float(spans.max()), FULL_COLOUR)
-    largest = max(float(p.max()), 0 if labels is None else float(labels.max()))
+    largest = float(np.max([p, p if labels is None else labels]))
     rows = []
     for i in shown:
         known = report.interval is not None
         span = (float(spans[0, i]) / most, float(spans[1, i]) / most) if known else None
-        bars = [p[i] / largest] if labels is None else [labels[i] / largest, p[i] / largest]
-        given = "" if labels is None else f"{labels[i]:.1%}{_ARROW}"
+        given, bars = "", ""
+        if labels is not None:
+            given, bars = f"{labels[i]:.1%}{_ARROW}", bar(labels[i] / largest, p[i] / largest)
         rows.append(
             f'<tr><th scope="row">{class_name(report.classes[i])}</th>'
             f'<td data-value="{wrong[i]:.4f}">{wrong[i]:.1%}{ends(*spans[:, i]) if known else ""}'
             f"{bar(wrong[i] / most, ends=span)}</td>"
             f'<td data-value="{of_label[i]:.4f}">{of_label[i]:.1%}</td>'
-            f'<td data-value="{p[i]:.4f}">{given}{p[i]:.1%}{bar(*bars)}</td></tr>'
+            f'<td data-value="{p[i]:.4f}">{given}{p[i]:.1%}{bars}</td></tr>'
         )
     share = "True share" if labels is None else f"Share of labels{_ARROW}true share"
     heads = [
