@@ -81,7 +81,12 @@ def serious():
     return sample(findings=(Finding("fit", False, 1.0, "It is off.", "serious", "Get others."),))
 
 
-@pytest.mark.parametrize("make", [sample, hostile, many, serious])
+def refused():
+    """Nothing to estimate from."""
+    return sample(findings=(Finding("basis", False, 1.0, "It is random.", "serious", "Stop."),))
+
+
+@pytest.mark.parametrize("make", [sample, hostile, many, serious, refused])
 @pytest.mark.parametrize("width", [375, 1280, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fits_and_is_legible(show, make, width, scheme):
