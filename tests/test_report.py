@@ -238,7 +238,7 @@ def test_pictures_are_of_one_size_and_may_be_missing(three, tmp_path, monkeypatc
     with pytest.raises(LabelNoiseError, match="outside it, such as"):
         report_of(est, suspects=found, images=tmp_path, names=["../a.png", "b", "c"])
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(LabelNoiseError, match=re.escape('pip install "labelnoise[images]"')):
+    with pytest.raises(LabelNoiseError, match="pip install"):
         report_of(est, suspects=found, images=[tmp_path / name for name in names])
 
 
