@@ -1,6 +1,7 @@
 """The report holds what the estimate says, and its page shows names as data and loads nothing."""
 
 import base64
+import copy
 import hashlib
 import io
 import json
@@ -10,12 +11,13 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn import config_context
 
 from labelnoise import HOC, AnnotatorHOC, GroupHOC, LabelNoiseError, LocalHOC
-from labelnoise.checks import Finding
+from labelnoise.checks import Diagnostics, Finding
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.neighbors.agreement import NeighborAgreement
 from labelnoise.noise import symmetric
@@ -201,6 +203,9 @@ def test_all_suspects_are_kept_and_the_surest_shown(fitted):
     assert len(first.text) < 650
     assert (set(listed.given), set(listed.suggested)) == ({0}, {2})
     assert listed.index[-1] == 100
+    shifted = pd.Series(texts, index=range(1, 501))
+    by_position = report_of(fitted[2], suspects=found, texts=shifted).suspects
+    assert by_position.rows[0].text == first.text
     for name in ("texts", "names"):
         with pytest.raises(LabelNoiseError, match=f"Expected {name} of all examples .* are 300"):
             report_of(fitted[2], suspects=found, **{name: range(300)})
@@ -226,11 +231,14 @@ def test_pictures_are_of_one_size_and_may_be_missing(three, tmp_path, monkeypatc
     est, found = three
     Image.new("RGB", (800, 200), "red").save(tmp_path / "wide.png")
     (tmp_path / "broken.png").write_text("no image")
+    Image.new("L", (3000, 1)).save(tmp_path / "line.png")  # less than a pixel high when shown
     names = ["wide.png", "broken.png", "no.png"]
     for images in ([tmp_path / name for name in names], tmp_path, str(tmp_path)):
         shown = report_of(est, suspects=found, images=images, names=names).suspects.rows
         assert picture_size(shown[0]) == (256, 64)
         assert shown[1].picture is shown[2].picture is None
+    line = report_of(est, suspects=found, images=3 * [tmp_path / "line.png"]).suspects.rows[0]
+    assert line.picture is None
     small = report_of(est, suspects=found, images=np.zeros((3, 8, 8), np.uint8))
     assert picture_size(small.suspects.rows[2]) == (256, 256)
     with pytest.raises(LabelNoiseError, match="Expected names with a folder of images"):
@@ -426,6 +434,18 @@ def test_jupyter_shows_the_estimate(fitted):
         assert "text/html" not in est._repr_mimebundle_()
     hostile = np.array([HOSTILE[0], "b", "c"])[np.unique(labels, return_inverse=True)[1]]
     assert "<script" not in HOC().fit(X, hostile)._repr_html_()
+
+
+def test_jupyter_says_first_what_is_serious(fitted):
+    """Before the number; without anything to estimate from there is no number and no T."""
+    est = copy.copy(fitted[2])
+    serious = Finding("fit", False, 1.0, "It is <off>.", "serious", "Get others.")
+    est.diagnostics_ = Diagnostics((serious,))
+    shown = est._repr_html_()
+    assert 0 < shown.index("It is &lt;off&gt;. <em>Get others.</em>") < shown.index("Estimate: ")
+    est.diagnostics_ = Diagnostics((replace(serious, name="basis"),))
+    assert "Estimate: " not in est._repr_html_()
+    assert "<table" not in est._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -143,14 +143,10 @@ def _list(found: Suspects, classes: np.ndarray, names: Any, images: Any, texts: 
     shown = index[:_MOST_SHOWN].tolist()
     if isinstance(images, str | os.PathLike):
         images = _in_folder(images, names, shown)
-    for what, values in (("names", names), ("images", images), ("texts", texts)):
-        if values is None or isinstance(values, dict) or not len(index):
-            continue
-        if len(values) <= index.max():
-            raise LabelNoiseError(
-                f"Expected {what} of all examples that the estimate was fitted to, but there are "
-                f"{len(values)}, and row {index.max()} is one of the suspects"
-            )
+    names, images, texts = (
+        _by_row(what, values, index)
+        for what, values in (("names", names), ("images", images), ("texts", texts))
+    )
     number = {name: i for i, name in enumerate(classes.tolist())}
     given, suggested = (
         np.array([number[name] for name in np.asarray(labels).tolist()], int)
@@ -172,6 +168,20 @@ def _list(found: Suspects, classes: np.ndarray, names: Any, images: Any, texts: 
     return SuspectList(tuple(rows), index, given, suggested, np.asarray(found.probability), called)
 
 
+def _by_row(what: str, values: Any, index: np.ndarray) -> Any:
+    """Names, images or texts that have one for each suspect; a Series goes by position."""
+    if values is None or isinstance(values, dict):
+        return values
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if len(index) and len(values) <= index.max():
+        raise LabelNoiseError(
+            f"Expected {what} of all examples that the estimate was fitted to, but there are "
+            f"{len(values)}, and row {index.max()} is one of the suspects"
+        )
+    return values
+
+
 def _in_folder(folder: Any, names: Any, rows: Sequence[int]) -> dict[int, str]:
     """Paths of the images that `names` of some rows are in a folder."""
     if names is None:
@@ -191,16 +201,14 @@ def _shortened(text: str) -> str:
 def _picture(image: Any) -> str | None:
     """A picture as a data URI; None of a file that cannot be read as one."""
     Image, ImageOps = (package(f"PIL.{name}", "images") for name in ("Image", "ImageOps"))
-    if isinstance(image, np.ndarray):
-        full = Image.fromarray(_expect_image(image))
-    else:
-        try:
-            with Image.open(image, formats=FORMATS) as file:
-                full = ImageOps.exif_transpose(file)
-        except (OSError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
-            return None
-    content = io.BytesIO()
-    ImageOps.contain(full.convert("RGB"), (_PICTURE, _PICTURE)).save(content, "jpeg", quality=80)
+    content, array = io.BytesIO(), isinstance(image, np.ndarray)
+    image = _expect_image(image) if array else image
+    try:
+        with Image.fromarray(image) if array else Image.open(image, formats=FORMATS) as file:
+            full = ImageOps.exif_transpose(file).convert("RGB")
+        ImageOps.contain(full, (_PICTURE, _PICTURE)).save(content, "jpeg", quality=80)
+    except (OSError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
+        return None
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
