@@ -38,9 +38,9 @@ def table(
     )
 
 
-def folded(summary: str, content: str, *, is_open: bool = False) -> str:
+def folded(summary: str, content: str) -> str:
     """Content that is shown when its summary is clicked; all of it is printed."""
-    return f"<details{' open' if is_open else ''}><summary>{summary}</summary>\n{content}</details>"
+    return f"<details><summary>{summary}</summary>\n{content}</details>"
 
 
 def counted(n: int, noun: str) -> str:
