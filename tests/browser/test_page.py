@@ -258,6 +258,8 @@ def test_tables_that_are_cut_off_show_it(show):
     page = show(sample(names, symmetric_matrix(20, 0.2)), 390)
     matrix = page.locator(".scroll:has(.map)")
     assert matrix.get_attribute("class").split() == ["scroll", "cut-right"]
+    assert matrix.get_attribute("tabindex") == "0"
+    assert page.locator(".scroll:has(#errors-table)").get_attribute("tabindex") == "-1"
     matrix.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     page.wait_for_selector(".scroll.cut-left:not(.cut-right):has(.map)")
 

@@ -174,9 +174,10 @@ if (find("suspects-table")) {
   });
 }
 
-/* A table that is cut off shows on which side. */
+/* A table that is cut off shows on which side, and can be reached by keyboard. */
 function overflowing() {
   for (const box of document.querySelectorAll(".scroll")) {
+    box.tabIndex = box.scrollWidth - box.clientWidth > 2 || box.scrollHeight - box.clientHeight > 2 ? 0 : -1;
     box.classList.toggle("cut-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
     box.classList.toggle("cut-left", box.scrollLeft > 2);
     box.classList.toggle("cut-below", box.scrollHeight - box.clientHeight - box.scrollTop > 2);
