@@ -335,8 +335,11 @@ def test_what_people_ask_comes_first():
 def test_serious_findings_come_before_the_number():
     """With what to do about them; where there is nothing to estimate from, there is no number."""
     serious = Finding("fit", False, 1.0, "It is <off>.", "serious", "Get others.")
-    page = Page(sample(findings=(serious,)).to_html()).text
-    assert page.index("It is <off>. Get others.") < page.index("Estimate: 15.4%")
+    warning = Finding("near", False, 1.0, "It is near.")
+    page = Page(sample(findings=(serious, warning)).to_html()).text
+    assert page.index("Fit: It is <off>. Get others.") < page.index("Estimate: 15.4%")
+    assert "1 more check needs attention" in page
+    assert page.count("It is <off>.") == page.count("It is near.") == 1
     basis = replace(serious, name="basis", sentence="Labels are random.")
     refused = sample(findings=(basis,))
     assert refused.headline == "Labels are random."

@@ -65,7 +65,10 @@ def _id(title: str) -> str:
 def _head(report: Report) -> str:
     """The serious findings, then the result, then what it rests on."""
     found = report.diagnostics
-    banner = "".join(f"<p>{said(one)}</p>" for one in found.serious)
+    banner = "".join(
+        f"<p><strong>{escape(one.name.capitalize())}:</strong> {said(one)}</p>"
+        for one in found.serious
+    )
     if not found.estimable:
         return f'<div class="banner"><h1>No estimate</h1>{banner}</div>'
     if banner:
@@ -77,10 +80,10 @@ def _head(report: Report) -> str:
         facts.append(f"{report.interval.level:.0%} interval, {report.interval.condition}.")
         if report.interval.caveat:
             facts.append(f"{report.interval.caveat[:1].upper()}{report.interval.caveat[1:]}.")
-    alarming = len(found.serious) + len(found.warnings)
-    if alarming:
-        needs = "needs" if alarming == 1 else "need"
-        facts.append(f'<a href="#checks">{counted(alarming, "check")} {needs} attention</a>.')
+    if warnings := len(found.warnings):
+        checks = counted(warnings, f"{'more ' if banner else ''}check")
+        needs = "needs" if warnings == 1 else "need"
+        facts.append(f'<a href="#checks">{checks} {needs} attention</a>.')
     result = "<h1 class=doubtful>" if banner else "<h1>"
     headline = replace(report, truth=None).headline
     return f"{banner}{result}{escape(headline)}</h1>\n<p>{' '.join(facts)}</p>"

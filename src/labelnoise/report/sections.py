@@ -223,12 +223,14 @@ def errors(report: Report) -> str:
 
 
 def checks(report: Report) -> str:
-    """What needs attention; the rest, and the neighbours' labels, are folded."""
+    """Warnings; below them, folded, what passed and the neighbours' labels.
+
+    What is serious stands at the head of the page.
+    """
     found = report.diagnostics
-    alarming = [one for one in found if one.needs_attention]
-    content = [_findings(alarming)] if alarming else []
-    if len(found) > len(alarming):
-        content.append(folded(found.rest, _findings(found[len(alarming) :])))
+    content = [_findings(found.warnings)] if found.warnings else []
+    if rest := [one for one in found if not one.needs_attention]:
+        content.append(folded(found.rest, _findings(rest)))
     if report.agreement is not None:
         content.append(folded("How often neighbours have the same label", _neighbors(report)))
     return "\n".join(content)
