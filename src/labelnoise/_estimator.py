@@ -153,7 +153,7 @@ class Estimator(BaseEstimator):
         path: str | os.PathLike[str] | None = None,
         *,
         names: Sequence[str] | None = None,
-        images: Sequence[Any] | np.ndarray | None = None,
+        images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
         texts: Sequence[Any] | np.ndarray | None = None,
     ) -> Report:
         """Gather what there is to say of the estimate, with suspect labels where it can tell them.
@@ -165,14 +165,15 @@ class Estimator(BaseEstimator):
         path : str or path, optional
             Where to write it: .html, one file to look at in any browser, or .json.
         names, images, texts : sequences of length N, optional
-            Names of the examples, files (or arrays) of their images, their texts: shown with
-            the suspects.
+            Names of the examples, their images, their texts: shown with the suspects. Images are
+            files, arrays, or the folder in which `names` are files.
         """
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        known = hasattr(self, "suspects") and self.examples_ is not None
-        found = self.suspects() if known else None
+        overall: Any = getattr(self, "global_", self)
+        known = hasattr(overall, "suspects") and overall.examples_ is not None
+        found = overall.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
