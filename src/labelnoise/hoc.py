@@ -36,7 +36,7 @@ from labelnoise.fitted import FittedEstimate
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
 from labelnoise.labels import class_names
 from labelnoise.neighbors import METRICS, SEARCHES, chosen_search
-from labelnoise.neighbors.agreement import NeighborAgreement, neighbor_agreement
+from labelnoise.neighbors.agreement import neighbor_agreement
 from labelnoise.solvers import SOLVERS, solve
 from labelnoise.summary import quick_interval, summary
 
@@ -144,7 +144,6 @@ class HOC(FittedEstimate):
         "transition_matrix": Stored("KK"),
         "triples_transition_matrix": Stored("KK"),
     }
-    agreement_: NeighborAgreement | None = None
     diagnostics_: Diagnostics
     _saved_interval: ConfidenceInterval | None = None
 

@@ -50,10 +50,11 @@ class CleanClass:
     case: Case
     draws: np.ndarray | None
     """(DRAWS, K, K) values of the T given h that sampling allows; None for very many classes."""
-    voters: Voters
-    classes: np.ndarray
+    voters: Voters | None = None
+    """None, as the next two, in one that was read from a file: it predicts no new examples."""
+    classes: np.ndarray | None = None
     """Order of the classes in `voters` and `model`."""
-    model: Model
+    model: Model | None = None
 
     @property
     def noise_rate(self) -> float:
@@ -62,6 +63,9 @@ class CleanClass:
 
     def predict_proba(self, X: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
         """(M, K) h of new examples, given their neighbours (M, k) among the fitted ones."""
+        assert self.voters is not None
+        assert self.classes is not None
+        assert self.model is not None
         scores = self.voters.evidence(X, neighbors)
         h = self.voters.arrays.get(self.model.h(scores, self.voters.arrays))
         return h[np.argsort(self.classes)].T

@@ -2,10 +2,10 @@
 
 Exactly, or nearly so where there are very many rows (`labelnoise.neighbors.approximate`). The data
 are compared with themselves, so the matrix of similarities is symmetric and only the tiles on and
-above its diagonal are computed. A tile is scanned once along its rows and once along its columns for
-values that beat the worst candidate so far; few do, so the cost is hardly more than that of half a
-matrix product. Candidates are found in float32 and ranked again in float64; a row for which float32
-cannot tell is searched again in float64.
+above its diagonal are computed. A tile is scanned once along its rows and once along its columns
+for values that beat the worst candidate so far; few do, so the cost is hardly more than that of
+half a matrix product. Candidates are found in float32 and ranked again in float64; a row for which
+float32 cannot tell is searched again in float64.
 """
 
 from __future__ import annotations
