@@ -60,5 +60,5 @@ def test_new_axes_and_no_matplotlib(est, monkeypatch):
     assert plot_matrix(est).figure is not plot_matrix(est).figure
     pyplot.close("all")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(LabelNoiseError, match=r'pip install "labelnoise\[plots\]"'):
+    with pytest.raises(LabelNoiseError, match=r"pip install '\.\[plots\]'"):
         est.plot()

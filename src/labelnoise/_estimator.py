@@ -21,8 +21,16 @@ from labelnoise._validation import expect_two_classes, expect_whole, from_torch
 from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
-from labelnoise.labels import class_names, encode_labels, missing_among
-from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
+from labelnoise.labels import class_names, encode_labels, missing_among, row_names
+from labelnoise.stored import (
+    Stored,
+    expect_contained,
+    finite,
+    plain,
+    read_arrays,
+    read_finding,
+    same,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,9 +52,11 @@ class Estimator(BaseEstimator):
 
     _stored: ClassVar[dict[str, Stored]]
     _scale = 1.0  # of features, where squares and float32 would not hold them
+    _row_names: Any = None
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
+        tables = X, y
         if X is not None:
             X = self._features(X)
         labels, classes = encode_labels(y, self.classes, self.unlabeled)
@@ -59,6 +69,7 @@ class Estimator(BaseEstimator):
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         expect_two_classes(classes, labels)
+        self._row_names = row_names(*tables, n)
         return X, labels, classes
 
     def _features(self, X: Any, reset: bool = True) -> np.ndarray:
@@ -124,8 +135,8 @@ class Estimator(BaseEstimator):
                     False,
                     float(zero.mean()),
                     f"{zero.sum()} examples are zero vectors, which have no direction and so no "
-                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
-                    f"see why the encoder gives zeros.",
+                    f"nearest neighbour by cosine: they were left out.",
+                    remedy="Use metric='euclidean', or see why the encoder gives zeros.",
                 )
             )
         rows = np.flatnonzero(usable)
@@ -142,7 +153,7 @@ class Estimator(BaseEstimator):
         path: str | os.PathLike[str] | None = None,
         *,
         names: Sequence[str] | None = None,
-        images: Sequence[Any] | np.ndarray | None = None,
+        images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
         texts: Sequence[Any] | np.ndarray | None = None,
     ) -> Report:
         """Gather what there is to say of the estimate, with suspect labels where it can tell them.
@@ -154,14 +165,15 @@ class Estimator(BaseEstimator):
         path : str or path, optional
             Where to write it: .html, one file to look at in any browser, or .json.
         names, images, texts : sequences of length N, optional
-            Names of the examples, files (or arrays) of their images, their texts: shown with
-            the suspects.
+            Names of the examples, their images, their texts: shown with the suspects. Images are
+            files, arrays, or the folder in which `names` are files.
         """
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        known = hasattr(self, "suspects") and self.examples_ is not None
-        found = self.suspects() if known else None
+        overall: Any = getattr(self, "global_", self)
+        known = hasattr(overall, "suspects") and overall.examples_ is not None
+        found = overall.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
@@ -228,6 +240,8 @@ class Estimator(BaseEstimator):
             return est
         except KeyError as error:
             reason = f"it has no {error}"
+        except FileNotFoundError:
+            reason = "there is no such file"
         except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
             reason = str(error) or type(error).__name__
         raise LabelNoiseError(
@@ -261,16 +275,8 @@ class Estimator(BaseEstimator):
             raise ValueError(f"it is one of {content['estimator']}")
         est = cls(**content["settings"])
         est._check_loaded_settings()
-        length: dict[str, int] = {}
-        for name, stored in cls._stored.items():
-            array = stored.read(content[name])
-            for axis, size in zip(stored.axes, np.shape(array), strict=False):
-                if length.setdefault(axis, size) != size:
-                    raise ValueError(f"the size of {name} does not fit")
+        for name, array in read_arrays(content, cls._stored).items():
             setattr(est, f"{name}_", array)
-        for name, stored in cls._stored.items():
-            if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
-                raise ValueError(f"{name} has numbers that are too large")
         if content["n_features_in"] is not None:
             expect_whole("n_features_in", content["n_features_in"], 1)
             est.n_features_in_ = content["n_features_in"]
@@ -355,4 +361,5 @@ def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)
+            said = f"{finding.sentence} {finding.remedy}".rstrip()
+            warnings.warn(said, LabelNoiseWarning, stacklevel=stacklevel)

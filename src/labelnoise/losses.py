@@ -18,12 +18,13 @@ import numpy as np
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import probability_rows
 from labelnoise._validation import transition_matrix as checked_matrix
+from labelnoise.io.packages import install
 
 try:
     import torch
 except ModuleNotFoundError as error:
     raise ImportError(
-        'Expected PyTorch to be installed, but it is not: pip install "labelnoise[torch]"'
+        f"Expected PyTorch to be installed, but it is not: {install('torch')}"
     ) from error
 from torch import Tensor, nn
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.io.packages import install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +80,7 @@ def _axes(ax: Axes | None) -> Axes:
         from matplotlib import pyplot
     except ImportError as error:
         raise LabelNoiseError(
-            'Expected matplotlib to be installed, but it is not (pip install "labelnoise[plots]")'
+            f"Expected matplotlib to be installed, but it is not: {install('plots')}"
         ) from error
     return pyplot.subplots(layout="constrained")[1]
 

@@ -45,7 +45,7 @@ _RARE_COUNT, _RARE_SHARE = 5, 0.01
 
 
 def embed_images(
-    source: StrPath | Sequence[StrPath] | np.ndarray,
+    source: StrPath | Sequence[StrPath] | np.ndarray | Images,
     encoder: str = "efficientnet_lite0",
     *,
     root: StrPath | None = None,
@@ -62,7 +62,7 @@ def embed_images(
 
     Parameters
     ----------
-    source : folder, CSV file, list of paths, or uint8 array of shape (N, H, W, 3)
+    source : folder, CSV file, list of paths, uint8 array of shape (N, H, W, 3), or Images
         Of a folder: all images below it, sorted by path, hidden ones left out.
     encoder : str
         "efficientnet_lite0", "efficientnet_lite1" or "efficientnet_lite2", which work offline;
@@ -303,7 +303,9 @@ def _find_images(source: Any, root: StrPath | None, column: str | None) -> tuple
                 f"Expected images as a uint8 array of shape (N, H, W, 3), but they are "
                 f"{source.dtype} of shape {source.shape}"
             )
-        return [str(i) for i in range(len(source))], Images(array=source)
+        source = Images(array=source)
+    if isinstance(source, Images):
+        return [str(i) for i in range(len(source))], source
     if not isinstance(source, str | os.PathLike):
         names = [os.fspath(path) for path in source]
     elif os.path.isdir(source):

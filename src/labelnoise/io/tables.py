@@ -120,7 +120,7 @@ def read_table(source: str | os.PathLike[str], header: bool | None = True) -> Ta
     ):
         if suffix in _TEXTS:
             return _read_csv(path, header)
-        table = _read_parquet(path) if suffix == ".parquet" else _read_arrow(path)
+        table = _read_parquet(path) if suffix == ".parquet" else read_arrow(path)
         table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
         return table_of(table, str(path))
 
@@ -185,7 +185,8 @@ def _read_parquet(path: Path) -> Any:
     return file.read()
 
 
-def _read_arrow(path: Path) -> Any:
+def read_arrow(path: Path) -> Any:
+    """Read an Arrow file or stream as a table of pyarrow, which trusts it: see its `validate`."""
     arrow = package("pyarrow", "formats")
     source = arrow.memory_map(str(path))
     try:
