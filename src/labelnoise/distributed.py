@@ -19,9 +19,8 @@ from itertools import chain, combinations, combinations_with_replacement, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import CACHE_BYTES, row_blocks
+from labelnoise._blocks import CACHE_BYTES, one_blas_thread, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import expect_two_classes, warn_of
 from labelnoise.checks import LEAST_FOUND, Diagnostics, Finding, _row_keys
@@ -29,15 +28,10 @@ from labelnoise.consensus import Consensus
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Cells, Piece, Shards, is_number, write_shard
 from labelnoise.labels import encode_labels
-from labelnoise.neighbors import (
-    Best,
-    Neighbors,
-    Points,
-    nearest_among,
-    nearest_neighbors,
-    settle,
-)
-from labelnoise.neighbors.approximate import centre_scores, find_centres
+from labelnoise.neighbors import Neighbors, Points, nearest_neighbors
+from labelnoise.neighbors.best import Best, reached
+from labelnoise.neighbors.cells import centre_scores, find_centres
+from labelnoise.neighbors.exact import nearest_among, settle
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
@@ -53,7 +47,6 @@ _SPARE = 6  # candidates beyond k, so that float64 can correct the order of floa
 _LARGEST_KEPT = 2 * 2**30  # bytes of neighbours that the client keeps for intervals
 _SAMPLE = 100_000  # rows that T is refined by
 _FEWEST_CELLS, _PROBED = 64, 16  # of a partition; cells that are nearest, itself among them
-_KMEANS_STEPS = 8
 _JUDGED = 1000  # rows that tell how many neighbours were found
 _PATIENCE = 20  # seconds until a scheduler must have answered, and a worker come
 
@@ -161,7 +154,7 @@ def compare(tiles: list[Any], parts: list[Part], space: Space, k: int, limit: np
     Numbers of the second part are above those of the first. Gaps above `limit` (rows of both,) do
     not matter. Gives the numbers of rows and others, and their gaps.
     """
-    with threadpool_limits(1):
+    with one_blas_thread():
         X = _stacked([read_rows(tile, part.kept) for tile, part in zip(tiles, parts, strict=True)])
         points, n, first = _Points(X, space), len(X), len(parts[0].number)
         error = points.float32_error()
@@ -175,7 +168,7 @@ def compare(tiles: list[Any], parts: list[Part], space: Space, k: int, limit: np
             least = (points.score(limit[block]) - error).astype(np.float32)
             kept.worst = np.nextafter(least, np.float32(-np.inf))
         within = len(parts) == 1
-        buffer = np.empty((_BLOCK, _BLOCK), np.float32)
+        buffer = np.empty(_BLOCK * _BLOCK, np.float32)
         pairs = combinations_with_replacement(halves[0], 2) if within else product(*halves)
         for rows, columns in pairs:
             scores = points.scores(rows, columns, buffer)
@@ -219,7 +212,7 @@ def search(
 
     Gives places in the sample, numbers of others, and their gaps, not above the `limit` (m,).
     """
-    with threadpool_limits(1):
+    with one_blas_thread():
         # In the order of numbers, each row once, so that places stand for numbers.
         begin, end = part.number.start, part.number.stop
         before, after = np.searchsorted(number, [begin, end])
@@ -265,7 +258,8 @@ class _Points(Points):
 def _keep(best: Best, scores: np.ndarray, start: int, by: int) -> None:
     """Keep what beats the worst candidate of its row (by = 0) or of its column (by = 1)."""
     if not np.isfinite(best.worst).all():
-        best.worst = np.maximum(best.worst, best.reached(scores.T if by else scores))
+        least = reached(scores.T if by else scores, best.score.shape[1])
+        best.worst = np.maximum(best.worst, least)
     best.scan(scores, start, by)
 
 
@@ -381,7 +375,7 @@ def partition(
     n_cells = min(n_cells or max(_FEWEST_CELLS, len(tiles)), n)
     sample = np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])
     near = _near(cluster.take(sample), cosine)
-    centers = find_centres(near, n_cells, np.random.default_rng(0), _KMEANS_STEPS)
+    centers = find_centres(near, n_cells, np.random.default_rng(0))
     names = [f"{folder}/sorted/{i}.npy" for i in range(len(tiles))]
     calls = ((i, cluster.tile(i), centers, cosine, names[i]) for i in range(len(tiles)))
     cell = dict(cluster.results("sorting", sort_tile, calls, len(tiles)))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.solvers.likelihood import solve_likelihood
@@ -104,7 +104,7 @@ def solve(
     settings = Settings(start, tol, n_steps, np.random.default_rng(random_state))
     # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
     # way: measured twice as slow.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         fit = SOLVERS[solver](inner, settings)
         order = class_order(fit.T, fit.p)
         T, p = fit.T[order], fit.p[order]

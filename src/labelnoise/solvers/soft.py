@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, among_all, class_order, occurring_part, solve
@@ -167,7 +167,7 @@ def _fit(
         given = given / given.sum(axis=1, keepdims=True)
     model, n = SoftModel(consensus), max(consensus.n_centers, 1)
     gradient, gain = (1e-9, 1e-7 / n) if tol is None else (tol, 0.0)
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         tried = [
             _lbfgs(model, _em(model, start), _TRIAL_STEPS, gradient, max(gain, _ROUGHLY / n))
             for start in _starts(plain, consensus.c1, kind, given)

@@ -89,7 +89,7 @@ def test_a_poor_search_is_told(monkeypatch):
     with pytest.warns(LabelNoiseWarning, match="search='exact'"):
         est = HOC(refine=False, search="approximate").fit(X, y)
     exact = nearest_neighbors(X, 2).indices
-    missed = 1 - share_found(est._data["nearby"], exact)
+    missed = 1 - share_found(est.examples_.near.indices[:, :2], exact)
     assert missed > 0.05
     assert abs(1 - est.diagnostics_["search"].value - missed) < 0.02
 
