@@ -72,14 +72,13 @@ def accuracy(seeds: int = 5) -> None:
             X, y = clusters(len(group), rng)
             noisy = group_dependent(y, group, dict(enumerate(matrices)), random_state=rng).labels
             fits = {
-                "one T for all (HOC)": [HOC(refine=False).fit(X, noisy).transition_matrix_] * 4,
+                "one T for all (HOC)": [HOC().fit(X, noisy).transition_matrix_] * 4,
                 "HOC on each group": [
                     hoc_alone(X[group == g], noisy[group == g]) for g in range(4)
                 ],
             }
             for name, settings in {
                 "GroupHOC, shrinkage=0": {"shrinkage": 0},
-                'GroupHOC, neighbors_from="own"': {"neighbors_from": "own"},
                 "GroupHOC": {},
             }.items():
                 est = GroupHOC(**settings).fit(X, noisy, groups=group)
@@ -93,35 +92,6 @@ def accuracy(seeds: int = 5) -> None:
             print(
                 f"| {case} | {name} | " + " | ".join(f"{v:.3f}" for v in np.mean(values, 0)) + " |"
             )
-
-
-def populations(seeds: int = 5) -> None:
-    """Where neighbours should come from."""
-    print("\n## Neighbours of all groups, or of the own\n")
-    print("Two groups of 2,000, noise rates 0.1 and 0.4; mean error of both.\n")
-    print('| the groups are | "all" | "own" |\n| --- | --- | --- |')
-    truth = {0: symmetric(0.1), 1: symmetric(0.4)}
-    for case in (
-        "sources of one population",
-        "apart from each other (a shift larger than the classes' distances)",
-        "on each other's places, with other classes there",
-    ):
-        errors = np.zeros((seeds, 2))
-        for seed in range(seeds):
-            rng = np.random.default_rng(seed)
-            X, y = clusters(4000, rng)
-            group = rng.integers(0, 2, len(y))
-            if case.startswith("apart"):
-                X = X + 100 * group[:, None] * rng.standard_normal(16)
-            if case.startswith("on each"):
-                y = (y + group) % K
-            noisy = group_dependent(y, group, truth, random_state=rng).labels
-            for column, where in enumerate(("all", "own")):
-                est = GroupHOC(neighbors_from=where).fit(X, noisy, groups=group)
-                errors[seed, column] = np.mean(
-                    [transition_error(est.transition_matrices_[g], truth[g]) for g in truth]
-                )
-        print(f"| {case} | " + " | ".join(f"{v:.3f}" for v in errors.mean(axis=0)) + " |")
 
 
 def named_differences(seeds: int = 20) -> None:
@@ -160,7 +130,7 @@ def named_differences(seeds: int = 20) -> None:
             truth = {g: confused(symmetric(rate), amount if g == odd else 0, 2) for g in range(3)}
             noisy = group_dependent(y, group, truth, random_state=rng).labels
             idx = nearest_neighbors(X).indices
-            found = GroupHOC().fit(None, noisy, groups=group, neighbors=idx).differences()
+            found = GroupHOC().fit(X, noisy, groups=group).differences()
             named.append(found.differ)
             right.append(any((d.group, d.true_class, d.label) == (odd, 2, 3) for d in found))
             feasible.append(feasibility(y, idx))
@@ -176,8 +146,8 @@ def real(folder: Path) -> None:
     names = ("aggregate", "random1", "worst")
     sources = np.column_stack([data[f"train_cifar10n_{name}"] for name in names]).astype(int)
     human = data["train_human"].astype(int)
-    idx = nearest_neighbors(X).indices
-    n = len(clean)
+    near = nearest_neighbors(X, 18).indices
+    idx, n = near[:, :2], len(clean)
 
     print("\n## CIFAR-10, three sources of human labels in one data set\n")
     print(
@@ -193,10 +163,9 @@ def real(folder: Path) -> None:
     noisy = sources[np.arange(n), group]
     truth = [true_transition_matrix(clean, sources[:, g], 10) for g in range(3)]
     begin = time.perf_counter()
-    est = GroupHOC().fit(None, noisy, groups=np.array(names)[group], neighbors=idx)
+    est = GroupHOC().fit(X, noisy, groups=np.array(names)[group], neighbors=near)
     seconds = time.perf_counter() - begin
-    raw = GroupHOC(shrinkage=0).fit(None, noisy, groups=group, neighbors=idx)
-    own = GroupHOC(neighbors_from="own").fit(X, noisy, groups=group)
+    raw = GroupHOC(shrinkage=0).fit(X, noisy, groups=group, neighbors=near)
     alone = [
         HOC(refine=False).fit(X[group == g], noisy[group == g]).transition_matrix_ for g in range(3)
     ]
@@ -204,7 +173,6 @@ def real(folder: Path) -> None:
         ("one T for all (HOC)", [est.transition_matrix_] * 3),
         ("HOC on each group", alone),
         ("GroupHOC, shrinkage=0", raw.transition_matrices_),
-        ('GroupHOC, neighbors_from="own"', own.transition_matrices_),
         ("GroupHOC", est.transition_matrices_),
     ):
         errors = [transition_error(T, t) for T, t in zip(found, truth, strict=True)]
@@ -236,7 +204,7 @@ def real(folder: Path) -> None:
                     labels = class_conditional(clean, even, random_state=rng).labels
                 chance = np.where(vehicle, 0.8, 0.2) if case.startswith("mostly") else 0.5
                 halves = (rng.random(n) < chance).astype(int)
-                result = GroupHOC().fit(None, labels, groups=halves, neighbors=idx).differences()
+                result = GroupHOC().fit(X, labels, groups=halves, neighbors=near).differences()
                 named += result.differ
                 entries.append(len(result))
             print(f"| {labels_name} | {case} | {named} of 3 | {np.mean(entries):.1f} |")
@@ -251,7 +219,6 @@ def main() -> None:
         f"{os.cpu_count()} cores. `python benchmarks/groups.py`; errors are ||T^ - T||_1,1 / K."
     )
     accuracy()
-    populations()
     named_differences()
     folder = os.environ.get("LABELNOISE_DATA")
     if folder and (Path(folder) / "cifar10").exists():

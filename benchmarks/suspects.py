@@ -1,15 +1,14 @@
 """Suspect labels: who finds the wrong ones?
 
-CIFAR-10 with human labels and with synthetic noise, three representations. Every method sees the
-same features: `labelnoise` takes HOC's T from them, cleanlab takes out-of-fold probabilities of a
-logistic regression (`noisy_posteriors`), and the kNN vote counts how many neighbours have another
-label. Average precision is of the whole ranking, F1 at the method's own cut, and "at the true
-count" is the precision among as many as there are wrong labels.
+CIFAR-10 with human labels and with synthetic noise, in three representations, and 6,000 images of
+Fashion-MNIST. Every method sees the same features: `labelnoise` ranks by `HOC().suspects()`,
+cleanlab takes out-of-fold probabilities of a logistic regression (`noisy_posteriors`), and the kNN
+vote counts how many neighbours have another label. Average precision is of the whole ranking, F1 at
+the method's own cut, and "at the true count" is the precision among as many labels as are wrong.
 
-    LABELNOISE_DATA=... python benchmarks/suspects.py    # about 10 minutes on two cores
+    LABELNOISE_DATA=... python benchmarks/suspects.py > benchmarks/results/suspects.md
 
-Needs cleanlab, and Pillow to read the images. The last results are in
-benchmarks/results/suspects.md.
+Needs cleanlab, and what `python benchmarks/_data.py` prepares. Five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -21,75 +20,54 @@ import warnings
 from datetime import date
 from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
+from _data import data, noisy_labels
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
-from labelnoise.cleaning import (
-    clean_posterior,
-    counted_transition_matrix,
-    find_suspects,
-    reweight,
-    verify,
-)
+from sklearn.decomposition import PCA
 from sklearn.metrics import average_precision_score, f1_score
 from tables import table
 
-from labelnoise import HOC, LabelNoiseWarning, transition_error
+from labelnoise import HOC, LabelNoiseWarning
 from labelnoise.clean_class.linear import noisy_posteriors
-from labelnoise.io.datasets import load
 from labelnoise.neighbors import nearest_neighbors
-from labelnoise.noise import instance_dependent, pair_flip, symmetric
-from labelnoise.scores import true_transition_matrix
+from labelnoise.noise import symmetric
 
-K = 10
-REPRESENTATIONS = ("efficientnet_lite2", "resnet18_human_early", "efficientnet_lite0")
+CASES = [
+    (features, noise)
+    for features in ("lite2", "early", "lite0")
+    for noise in (
+        "human", "aggregate", "random1", "worst", "symmetric .2", "symmetric .4", "pair .4",
+        "instance .4",
+    )
+]  # fmt: skip
+FASHION = ("Fashion-MNIST, 6,000 x 50", "symmetric .2")
 SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 FILTERS = (
-    "prune_by_noise_rate",
-    "prune_by_class",
-    "both",
-    "confident_learning",
-    "predicted_neq_given",
-    "low_normalized_margin",
-    "low_self_confidence",
-)
+    "prune_by_noise_rate", "prune_by_class", "both", "confident_learning", "predicted_neq_given",
+    "low_normalized_margin", "low_self_confidence",
+)  # fmt: skip
 VOTERS = (10, 50)
 BINS = (0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.85, 0.95, 1.001)
-N_VERIFIED = 300
-VERIFIED_SEEDS = 5
-
-Values = dict[str, float]
 
 
-def noisy_labels(folder: Path, clean: np.ndarray) -> dict[str, np.ndarray]:
-    """All label sets by name, as class numbers."""
-    with np.load(folder / "cifar10.npz") as archive:
-        found = {
-            "human": archive["train_human"],
-            "aggregate": archive["train_cifar10n_aggregate"],
-            "random1": archive["train_cifar10n_random1"],
-            "worst": archive["train_cifar10n_worst"],
-        }
-    pixels = load("cifar10").train.array
-    assert pixels is not None
-    found |= {
-        "symmetric .2": symmetric(clean, 0.2, random_state=0).labels,
-        "symmetric .4": symmetric(clean, 0.4, random_state=0).labels,
-        "pair .3": pair_flip(clean, 0.3, random_state=0).labels,
-        "instance .4": instance_dependent(
-            pixels.reshape(len(pixels), -1), clean, 0.4, random_state=0
-        ).labels,
-    }
-    return {name: labels.astype(int) for name, labels in found.items()}
+def case(features: str, noise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, clean and noisy labels."""
+    if (features, noise) == FASHION:
+        X, clean, _ = data("fashion")
+        some = np.random.default_rng(0).choice(len(X), 6000, replace=False)
+        X, clean = PCA(50, random_state=0).fit_transform(X[some]), clean[some]
+        return X, clean, symmetric(clean, 0.2, random_state=0).labels
+    X, clean, _ = data(features)
+    return X, clean, noisy_labels(features, noise, 0)
 
 
 def rankings(
-    posterior: np.ndarray, P: np.ndarray, labels: np.ndarray, near: np.ndarray
+    wrong_chance: np.ndarray, P: np.ndarray, labels: np.ndarray, near: np.ndarray
 ) -> dict[str, np.ndarray]:
     """A score for each method, the higher the more suspect."""
-    found = {"labelnoise": 1 - reweight(posterior, labels)}
+    found = {"labelnoise": wrong_chance}
     for score in SCORES:
         found[score] = -get_label_quality_scores(labels, P, method=score)
     for k in VOTERS:
@@ -98,16 +76,14 @@ def rankings(
 
 
 def cuts(
-    posterior: np.ndarray, P: np.ndarray, labels: np.ndarray, near: np.ndarray
+    suspects: np.ndarray, P: np.ndarray, labels: np.ndarray, near: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Which labels each method calls wrong."""
-    suspect = np.zeros(len(labels), bool)
-    suspect[find_suspects(posterior, labels).index] = True
-    found = {"labelnoise": suspect}
+    found = {"labelnoise": np.isin(np.arange(len(labels)), suspects)}
     for name in FILTERS:
         found[name] = find_label_issues(labels, P, filter_by=name, n_jobs=1)
     for k in VOTERS:
-        votes = (labels[near[:, :k], None] == np.arange(K)).sum(axis=1)
+        votes = (labels[near[:, :k], None] == np.arange(P.shape[1])).sum(axis=1)
         found[f"{k}-NN vote"] = votes.argmax(axis=1) != labels
     return found
 
@@ -126,35 +102,7 @@ def calibration(probability: np.ndarray, wrong: np.ndarray) -> list[str]:
     return cells
 
 
-def with_verified(
-    posterior: np.ndarray, labels: np.ndarray, clean: np.ndarray, T: np.ndarray
-) -> list[str]:
-    """What verified labels change, scored on the other examples: before, and after."""
-    wrong = labels != clean
-    truth = true_transition_matrix(clean, labels, K)
-    found = []
-    for seed in range(VERIFIED_SEEDS):
-        rows = np.random.default_rng(seed).choice(len(labels), N_VERIFIED, replace=False)
-        other = np.setdiff1d(np.arange(len(labels)), rows)
-        after = verify(posterior, labels, dict(zip(rows.tolist(), clean[rows], strict=True)))
-        values = [transition_error(T, truth)]
-        values.append(transition_error(counted_transition_matrix(posterior, labels), truth))
-        values.append(transition_error(after.transition_matrix, truth))
-        both = [1 - reweight(p, labels)[other] for p in (posterior, after.posterior)]
-        values += [average_precision_score(wrong[other], p) for p in both]
-        values += [calibration_error(p, wrong[other]) for p in both]
-        found.append([*values, after.finding.ok])
-    *means, ok = np.mean(found, axis=0)
-    return [*(f"{value:.3f}" for value in means), f"{ok:.0%}"]
-
-
-def calibration_error(probability: np.ndarray, wrong: np.ndarray) -> float:
-    """Average over examples of how far their bin's mean probability is from its share of wrong."""
-    place = np.minimum((probability * 20).astype(int), 19)
-    return float(np.abs(np.bincount(place, probability - wrong)).sum() / len(wrong))
-
-
-def best_in_bold(values: Values) -> list[str]:
+def best_in_bold(values: dict[str, float]) -> list[str]:
     best = f"{max(values.values()):.3f}"
     return [f"**{best}**" if f"{v:.3f}" == best else f"{v:.3f}" for v in values.values()]
 
@@ -162,70 +110,41 @@ def best_in_bold(values: Values) -> list[str]:
 def main() -> None:
     begin = time.perf_counter()
     warnings.simplefilter("ignore", LabelNoiseWarning)
-    folder = Path(os.environ["LABELNOISE_DATA"]) / "cifar10"
-    with np.load(folder / "cifar10.npz") as archive:
-        clean = archive["train_clean"].astype(int)
-    noisy = noisy_labels(folder, clean)
+    precision, at_count, f1, rates, bins, behind = [], [], [], [], [], []
+    for name in [*CASES, FASHION]:
+        X, clean, labels = case(*name)
+        wrong = labels != clean
+        near = nearest_neighbors(X, max(VOTERS)).indices
+        est = HOC().fit(X, labels)
+        P = noisy_posteriors(X, labels, len(est.classes_))
+        chance = 1 - est.predict_proba()[np.arange(len(labels)), labels]
+        scores = rankings(chance, P, labels, near)
+        values = {method: average_precision_score(wrong, s) for method, s in scores.items()}
+        ahead = values["labelnoise"] - max(v for m, v in values.items() if m != "labelnoise")
+        if ahead <= 0:
+            behind.append(f"{', '.join(name)} (by {-ahead:.4f})")
+        precision.append([*name, *best_in_bold(values)])
+        counted = {method: at_true_count(s, wrong) for method, s in scores.items()}
+        at_count.append([*name, *best_in_bold(counted)])
+        found = cuts(est.suspects().index, P, labels, near)
+        f1.append([*name, *best_in_bold({m: f1_score(wrong, c) for m, c in found.items()})])
+        rates.append([*name, *(f"{r:.3f}" for r in (wrong.mean(), est.noise_rate_, chance.mean()))])
+        bins.append([*name, *calibration(chance, wrong)])
     print(
         f"# Suspect labels\n\n{date.today()}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"cleanlab {version('cleanlab')}. CIFAR-10, {len(clean):,} labels, one seed."
+        f"cleanlab {version('cleanlab')}, one seed, {time.perf_counter() - begin:.0f} seconds.\n\n"
+        f"Not ahead in average precision: {'; '.join(behind) or 'nowhere'}."
     )
-    precision, at_count, f1, rates, bins, verified = [], [], [], [], [], []
-    behind, seconds = [], []
-    for features in REPRESENTATIONS:
-        X = np.load(folder / f"{features}_train.npy").astype(np.float32)
-        near = nearest_neighbors(X, max(VOTERS)).indices
-        for noise, labels in noisy.items():
-            wrong = labels != clean
-            est = HOC().fit(None, labels, neighbors=near)
-            P = noisy_posteriors(X, labels, K)
-            start = time.perf_counter()
-            posterior = clean_posterior(X, labels, est.transition_matrix_, neighbors=near)
-            seconds.append(time.perf_counter() - start)
-            scores = rankings(posterior, P, labels, near)
-            values = {name: average_precision_score(wrong, s) for name, s in scores.items()}
-            ahead = values["labelnoise"] - max(v for n, v in values.items() if n != "labelnoise")
-            if ahead <= 0:
-                behind.append(f"{features}, {noise} (by {-ahead:.4f})")
-            case = [features, noise]
-            precision.append([*case, *best_in_bold(values)])
-            counted = {name: at_true_count(s, wrong) for name, s in scores.items()}
-            at_count.append([*case, *best_in_bold(counted)])
-            found = cuts(posterior, P, labels, near)
-            f1.append([*case, *best_in_bold({n: f1_score(wrong, c) for n, c in found.items()})])
-            probability = scores["labelnoise"]
-            expected = probability.mean()
-            rates.append([*case, *(f"{r:.3f}" for r in (wrong.mean(), est.noise_rate_, expected))])
-            bins.append([*case, *calibration(probability, wrong)])
-            changes = with_verified(posterior, labels, clean, est.transition_matrix_)
-            verified.append([*case, *changes])
     where = "features | noise | "
-    methods = " | ".join(scores)
-    table("Average precision", where + methods, precision)
-    print(f"\nNot ahead: {'; '.join(behind) or 'nowhere'}.")
-    table("Precision at the true count", where + methods, at_count)
+    table("Average precision", where + " | ".join(scores), precision)
+    table("Precision at the true count", where + " | ".join(scores), at_count)
     table("F1 at the method's own cut", where + " | ".join(found), f1)
-    table(
-        "Share of wrong labels",
-        where + "true | HOC | mean probability of being wrong",
-        rates,
-    )
+    table("Share of wrong labels", where + "true | HOC | mean chance of being wrong", rates)
     edges = [f"{a:g} to {min(b, 1):g}" for a, b in pairwise(BINS)]
     table(
-        "Calibration: share of wrong labels by the probability of being wrong (how many)",
+        "Calibration: share of wrong labels by the chance of being wrong (how many)",
         where + " | ".join(edges),
         bins,
-    )
-    table(
-        f"{N_VERIFIED} verified labels, drawn at random, scored on the others (mean of "
-        f"{VERIFIED_SEEDS} draws)",
-        where + "error of T: HOC | counted by the posterior | verified | average precision: "
-        "before | after | calibration error: before | after | agreed before",
-        verified,
-    )
-    print(
-        f"\n`clean_posterior` took {np.median(seconds):.0f} seconds in the median, neighbours not "
-        f"counted; all took {time.perf_counter() - begin:.0f} seconds."
     )
 
 

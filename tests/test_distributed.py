@@ -159,9 +159,9 @@ def test_shards_give_the_estimate_of_one_machine(kind, metric, client, tmp_path)
 
 
 def test_dask_array_gives_the_estimate_of_one_machine(client):
-    """Columns in chunks, labels of Dask, more than two neighbours, neighbours of other classes."""
+    """Columns in chunks, labels of Dask, more than two neighbours."""
     X, y = data()
-    settings = {"n_neighbors": 4, "soft": 0.02}
+    settings = {"n_neighbors": 4, "refine": False}
     expected = HOC(**settings).fit(X, y)
     est = HOC(**settings).fit(
         dask_array.from_array(X, chunks=(250, 9)), dask_array.from_array(y, chunks=350)
@@ -221,7 +221,7 @@ def test_cells_find_most_neighbours(client, tmp_path, monkeypatch):
     expected = HOC(refine=False).fit(X, y)
     assert abs(est.noise_rate_ - expected.noise_rate_) < 0.03
     found = est.diagnostics_["search"]
-    inside = est._counted["neighbors"]
+    inside = est.examples_.near.indices
     exact = nearest_neighbors(X[cells.order], 2).indices
     true = np.mean([np.isin(a, b) for a, b in zip(exact, inside, strict=True)])
     assert 0.8 < true < 1
@@ -245,7 +245,7 @@ def test_a_large_set_is_refined_by_a_sample(client, tmp_path, monkeypatch):
     assert (est.transition_matrix_ != est.triples_transition_matrix_).any()
     est.save(tmp_path / "T.json")
     assert HOC.load(tmp_path / "T.json").noise_rate_ == est.noise_rate_
-    for what in (est.suspects, est.predict_proba, est.diagnose):
+    for what in (est.suspects, est.predict_proba):
         with pytest.raises(LabelNoiseError, match="shards"):
             what()
 
@@ -259,35 +259,27 @@ def test_neighbours_too_many_to_keep(client, tmp_path, monkeypatch):
 
 
 def test_command_line(run, client, tmp_path, monkeypatch):
-    """Patterns of shards and labels, with a scheduler, with workers, with centres and in cells."""
+    """Patterns of shards and labels, with a scheduler and with workers."""
     X, y = data()
     for number, rows in enumerate(np.array_split(np.arange(len(X)), 12)):
         np.save(tmp_path / f"x-{number}.npy", X[rows])
         np.save(tmp_path / f"y-{number}.npy", y[rows])
     shards = "estimate", f"{tmp_path}/x-*.npy", f"{tmp_path}/y-*.npy"
-    there = "--scheduler", client.scheduler.address
     out = tmp_path / "T.json"
-    status, printed, _ = run(*shards, *there, "--out", out)
+    status, printed, _ = run(*shards, "--workers", client.scheduler.address, "--out", out)
     assert status == 0
     assert "around 600 examples in 3 classes" in printed
     expected = HOC(random_state=0).fit(X, y)
     assert HOC.load(out).noise_rate_ == pytest.approx(expected.noise_rate_, abs=1e-6)
 
-    status, printed, _ = run(*shards, *there, "--centers", 200, "--no-refine")
-    assert status == 0
-    assert "around 200 examples" in printed
     asked = []
-    monkeypatch.setattr(module, "_FEWEST_CELLS", 4)
     monkeypatch.setattr(
         module, "local_cluster", lambda workers: asked.append(workers) or nullcontext(client)
     )
-    cells = tmp_path / "cells"
-    status, printed, _ = run(*shards, "--workers", 2, "--cells", cells, "--no-refine")
+    status, printed, _ = run(*shards, "--workers", 2, "--no-refine")
     assert status == 0
     assert "around 600 examples" in printed
-    assert "in near cells only" in printed
     assert asked == [2]
-    assert (cells / "cell-0.npy").exists()
 
     for wrong in ("--local", "--paper", "--images photos", "--search approximate"):
         status, _, said = run(*shards, "--workers", 2, *wrong.split(), "--report", "r.html")

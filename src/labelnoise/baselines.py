@@ -1,7 +1,7 @@
 """Other estimators of the transition matrix, to compare with.
 
 Each gives T (K, K) with rows that are clean classes and sum to 1. Three start from out-of-sample
-predictions of the noisy label, which `labelnoise.clean_class.linear.noisy_posteriors` makes; two learn T as
+predictions of the noisy label (`labelnoise.clean_class.linear.noisy_posteriors`); two learn T as
 the last layer of a linear model on the features.
 """
 
@@ -106,7 +106,8 @@ def transition_layer(X: Any, labels: Any, n_classes: int) -> np.ndarray:
     Notes
     -----
     Sukhbaatar et al., "Training Convolutional Networks with Noisy Labels", ICLR workshop 2015,
-    with frozen features in place of a network. See `labelnoise.clean_class.linear.fit_transition_layer`.
+    with frozen features in place of a network. See
+    `labelnoise.clean_class.linear.fit_transition_layer`.
 
     What tells T from the confusion of classes is the form of the model alone. It fails where clean
     classes are not linear in the features, and where noise depends on the example.

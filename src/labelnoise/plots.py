@@ -107,8 +107,8 @@ def plot_agreement(est: Any, ax: Axes | None = None) -> Axes:
 def plot_local_errors(errors: Any, overall: float, ax: Axes | None = None) -> Axes:
     """Draw the spread of the errors of local matrices beside that of the global T.
 
-    The picture of the paper's appendix. `errors` is what `labelnoise.estimators.local.local_errors` gives,
-    `overall` the global T's error.
+    The picture of the paper's appendix. `errors` is what
+    `labelnoise.estimators.local.local_errors` gives, `overall` the global T's error.
     """
     errors, ax = np.asarray(errors, float), _axes(ax)
     mean, spread = errors.mean(), errors.std()

@@ -14,7 +14,8 @@ from tests.fuzz.trials import FACTOR
 # Forked from a server that has imported what they need: a kill then falls on the work itself.
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["labelnoise.cli", "labelnoise.io.labels", "labelnoise.refinement", "labelnoise.cleaning"]
+    ["labelnoise.cli", "labelnoise.io.labels", "labelnoise.hoc", "labelnoise.report"]
+    + ["rich.console", "rich.progress"]
     + ["labelnoise.training"] * (FACTOR > 1)
 )
 LONGEST = 120  # seconds

@@ -171,7 +171,7 @@ def test_a_killed_run_goes_on(tiny, folder, tmp_path):
     told = []
     settings = {"batch_size": 2, "device": "cpu"}
     embed_images(folder, out=out, progress=lambda *args: told.append(args), **settings)
-    assert tiny == [2, 1]
+    assert sorted(tiny) == [1, 2]  # threads may end in any order
     assert told == [("embedding", done, 11) for done in (4, 8, 10, 11)]
     embed_images(folder, out=tmp_path / "undisturbed.npy", **settings)
     assert out.read_bytes() == (tmp_path / "undisturbed.npy").read_bytes()

@@ -207,7 +207,7 @@ def test_the_clean_class_is_the_cpus(depends):
     assert np.abs(found.posterior - expected.posterior).mean() < 3e-3
     new = X[:50], given[2][:50]
     np.testing.assert_allclose(found.predict_proba(*new), expected.predict_proba(*new), atol=0.03)
-    ends = [clean_class_interval(one, labels, 0.95) for one in (found, expected)]
+    ends = [clean_class_interval(one, 0.95) for one in (found, expected)]
     np.testing.assert_allclose(*(one.transition_matrix for one in ends), atol=0.01)
     # Features are sent in pieces if there is no room for them.
     pieces = fit_clean_class(*given, arrays=replace(here, free=4e5))

@@ -290,6 +290,11 @@ def _write(out: Path, folder: Path, features: np.ndarray, lines: Sequence[tuple[
 
 def _find_images(source: Any, root: StrPath | None, column: str | None) -> tuple[list[str], Images]:
     if isinstance(source, np.ndarray):
+        if source.dtype != np.uint8 or source.ndim != 4:
+            raise LabelNoiseError(
+                f"Expected images as a uint8 array of shape (N, H, W, 3), but they are "
+                f"{source.dtype} of shape {source.shape}"
+            )
         return [str(i) for i in range(len(source))], Images(array=source)
     if not isinstance(source, str | os.PathLike):
         names = [os.fspath(path) for path in source]

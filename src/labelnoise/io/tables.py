@@ -181,7 +181,7 @@ def _pyarrow_columns(path: Path, separator: str, width: int, header: bool) -> li
     names = [str(i) for i in range(width)]
     table = reader.read_csv(
         path,
-        reader.ReadOptions(column_names=names, block_size=_LONGEST_ROW),
+        reader.ReadOptions(use_threads=False, column_names=names, block_size=_LONGEST_ROW),
         reader.ParseOptions(delimiter=separator, newlines_in_values=True),
         reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
-_CONCENTRATIONS = np.geomspace(1, 1e6, 61)  # the last one stands for "all rows are the same"
-_ABOUT_AS_LIKELY = 0.1  # in log-likelihood
+_MOST_WORTH = 1e6  # counts: "all rows are the same"
 _LEAST_COUNT = 1e-200  # below it a row counts as empty
 
 
@@ -38,33 +36,31 @@ def project_on_simplex(rows: np.ndarray) -> np.ndarray:
 def concentration(
     counts: np.ndarray, centre: np.ndarray, *, one_for_all: bool = False
 ) -> np.ndarray:
-    """How many counts a Dirichlet prior around the centre is worth, by empirical Bayes (R,).
+    """How many counts a Dirichlet prior around the centre is worth (R,), by moments.
 
-    Maximises the likelihood of all groups' counts. With a prior Dirichlet(w m), counts c that
-    sum to n have the Dirichlet-multinomial chance
-    ``Gamma(w) / Gamma(w + n) prod_j Gamma(w m_j + c_j) / Gamma(w m_j)``. A centre that is the
-    mean of the groups fits the largest of them by construction, which says nothing about how
-    similar they are. As in restricted maximum likelihood, each free label of the centre costs
-    half the log of the mean's information, ``sum_g n_g w / (n_g + w)``.
+    The rows of groups differ from their mean by chance, and as far as the groups differ. With a
+    prior Dirichlet(w m), the squared distance of a row of n counts from its mean m is
+    ``(1 - sum_j m_j^2) (1 + (n - 1) / (w + 1)) / n``. Only what one standard error of chance
+    does not explain counts as a difference.
 
     Parameters
     ----------
     counts : array of shape (G, R, K)
-    centre : array of shape (R, K), the mean of the groups; or (G, R, K), known for each group
+    centre : array of shape (R, K)
+        The mean of the groups.
     one_for_all : bool
         One value for all R rows.
     """
     size = counts.sum(axis=2)
-    free = 0 if centre.ndim == 3 else (centre * size.sum(axis=0)[:, None] >= 1).sum(axis=1) - 1
-    value = np.empty((len(_CONCENTRATIONS), counts.shape[1]))
-    for number, worth in enumerate(_CONCENTRATIONS):
-        prior = np.maximum(worth * centre, 1e-12)
-        value[number] = (gammaln(worth) - gammaln(worth + size)).sum(axis=0)
-        value[number] += (gammaln(prior + counts) - gammaln(prior)).sum(axis=(0, 2))
-        information = (size * worth / (size + worth)).sum(axis=0)
-        value[number] -= np.maximum(free, 0) / 2 * np.log(np.maximum(information, 1e-300))
+    apart = ((normalised(counts, centre) - centre) ** 2).sum(axis=2)
+    spread = np.maximum(1 - (centre**2).sum(axis=1), 1e-12)
+    apart = (size * apart).sum(axis=0) / spread
+    groups = (size > _LEAST_COUNT).sum(axis=0) - 1
+    total = np.maximum(size.sum(axis=0), 1e-300)
+    pairs = total - (size**2).sum(axis=0) / total - groups
     if one_for_all:
-        value[:] = value.sum(axis=1, keepdims=True)
-    # Rows without errors say little: of concentrations about as likely, take the largest.
-    as_likely = value >= value.max(axis=0) - _ABOUT_AS_LIKELY
-    return _CONCENTRATIONS[len(_CONCENTRATIONS) - 1 - as_likely[::-1].argmax(axis=0)]
+        apart, groups, pairs = (np.full(len(total), part.sum()) for part in (apart, groups, pairs))
+    beyond = apart - groups - np.sqrt(2 * np.maximum(groups, 1))
+    share = np.clip(beyond / np.maximum(pairs, 1e-300), 1 / _MOST_WORTH, 1)
+    result: np.ndarray = 1 / share - 1
+    return result
