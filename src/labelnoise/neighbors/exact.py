@@ -98,7 +98,7 @@ class _Room:
     def __init__(self, tile: int, bounds: Bounds | None) -> None:
         self.scores = np.empty(tile * tile, np.float32)
         self.beats = np.empty((2, tile * tile), bool)
-        self.rest = None if bounds is None else bounds.room()
+        self.rest = np.empty(0, np.float32) if bounds is None else bounds.room()
 
 
 def _compare(
