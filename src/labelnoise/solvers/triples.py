@@ -23,6 +23,7 @@ _CHUNK = 2**18  # triples x classes handled at once, measured
 _FLOAT32_FROM = 200  # classes from which the sum over triples is done in float32
 _SECONDS_PER_PRODUCT = 9e-11  # of the dense form, measured, times L K^4
 _SECONDS_PER_GATHER = 9e-9  # of the sparse form, measured, times triples and classes
+_SECONDS_PER_ENTRY = 5e-8  # of T, that a step of a search takes by itself
 _DENSE_UP_TO = 16  # classes for which the dense form is always taken
 _PATTERNS = 200_000  # of labels, up to which all are listed; else so many are drawn
 _LARGEST_MEAN = 1e3  # of a Poisson count, from which the chi-square limit holds
@@ -33,7 +34,8 @@ _TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
 def seconds_per_step(n_triples: int, K: int, n_problems: int = 1) -> float:
     """Roughly what one evaluation costs on one ordinary core, by the cheaper form."""
     dense = n_problems * K**4 * _SECONDS_PER_PRODUCT
-    return min(dense, n_triples * K * _SECONDS_PER_GATHER)
+    entries = n_problems * K * K * _SECONDS_PER_ENTRY
+    return min(dense, n_triples * K * _SECONDS_PER_GATHER) + entries
 
 
 def model_of(
