@@ -200,7 +200,8 @@ def test_whatever_one_has(run, encoded, make):
     elif kind == "text":
         assert content == texts()[number]
     elif kind == "row":
-        assert content["hue"] == NOISY[number]
+        row = pd.read_parquet("rows.parquet").drop(columns="hue").loc[number]
+        assert content == row.to_dict()  # whoever checks a label shall not see it first
 
 
 def _number(results, row):
