@@ -148,8 +148,9 @@ class FittedEstimate(Estimator):
         verified = np.zeros(len(labels), bool)
         if self.verified_ is not None and self.verified_.answers is not None:
             verified[self.verified_.answers.place] = True
+        names, given = self._data_rows or (None, None)
         return find_suspects(
-            posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
+            posterior, labels, self.classes_, rows, names=names, given=given, verified=verified
         )
 
     def card(self) -> Card:
