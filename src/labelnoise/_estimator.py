@@ -22,8 +22,15 @@ from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
 from labelnoise.labels import class_names, encode_labels, missing_among, row_names
-from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
-from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
+from labelnoise.stored import (
+    Stored,
+    expect_contained,
+    finite,
+    plain,
+    read_arrays,
+    read_finding,
+    same,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,8 +135,8 @@ class Estimator(BaseEstimator):
                     False,
                     float(zero.mean()),
                     f"{zero.sum()} examples are zero vectors, which have no direction and so no "
-                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
-                    f"see why the encoder gives zeros.",
+                    f"nearest neighbour by cosine: they were left out.",
+                    remedy="Use metric='euclidean', or see why the encoder gives zeros.",
                 )
             )
         rows = np.flatnonzero(usable)
@@ -141,29 +148,12 @@ class Estimator(BaseEstimator):
         X = X if len(rows) == len(X) else X[rows]
         return rows, [*notes, check_duplicates(X, labels[rows])]
 
-    def _neighbors(
-        self,
-        X: Any,
-        labels: np.ndarray,
-        given: Any,
-        sources: np.ndarray | None,
-        n_neighbors: int,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Neighbors:
-        """The neighbours that are given, or those found, outside each example's source."""
-        if given is not None:
-            return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
-        return nearest_neighbors(
-            X, n_neighbors, self.metric, sources=sources, progress=progress, **how
-        )
-
     def report(
         self,
         path: str | os.PathLike[str] | None = None,
         *,
         names: Sequence[str] | None = None,
-        images: Sequence[Any] | np.ndarray | None = None,
+        images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
         texts: Sequence[Any] | np.ndarray | None = None,
     ) -> Report:
         """Gather what there is to say of the estimate, with suspect labels where it can tell them.
@@ -175,14 +165,15 @@ class Estimator(BaseEstimator):
         path : str or path, optional
             Where to write it: .html, one file to look at in any browser, or .json.
         names, images, texts : sequences of length N, optional
-            Names of the examples, files (or arrays) of their images, their texts: shown with
-            the suspects.
+            Names of the examples, their images, their texts: shown with the suspects. Images are
+            files, arrays, or the folder in which `names` are files.
         """
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        known = hasattr(self, "suspects") and self.examples_ is not None
-        found = self.suspects() if known else None
+        overall: Any = getattr(self, "global_", self)
+        known = hasattr(overall, "suspects") and overall.examples_ is not None
+        found = overall.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
@@ -249,6 +240,8 @@ class Estimator(BaseEstimator):
             return est
         except KeyError as error:
             reason = f"it has no {error}"
+        except FileNotFoundError:
+            reason = "there is no such file"
         except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
             reason = str(error) or type(error).__name__
         raise LabelNoiseError(
@@ -282,16 +275,8 @@ class Estimator(BaseEstimator):
             raise ValueError(f"it is one of {content['estimator']}")
         est = cls(**content["settings"])
         est._check_loaded_settings()
-        length: dict[str, int] = {}
-        for name, stored in cls._stored.items():
-            array = stored.read(content[name])
-            for axis, size in zip(stored.axes, np.shape(array), strict=False):
-                if length.setdefault(axis, size) != size:
-                    raise ValueError(f"the size of {name} does not fit")
+        for name, array in read_arrays(content, cls._stored).items():
             setattr(est, f"{name}_", array)
-        for name, stored in cls._stored.items():
-            if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
-                raise ValueError(f"{name} has numbers that are too large")
         if content["n_features_in"] is not None:
             expect_whole("n_features_in", content["n_features_in"], 1)
             est.n_features_in_ = content["n_features_in"]
@@ -376,4 +361,5 @@ def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)
+            said = f"{finding.sentence} {finding.remedy}".rstrip()
+            warnings.warn(said, LabelNoiseWarning, stacklevel=stacklevel)

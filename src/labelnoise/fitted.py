@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,13 +14,18 @@ from labelnoise._estimator import Estimator
 from labelnoise.checks import Diagnostics
 from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
+from labelnoise.consensus import Consensus
 from labelnoise.examples import (
+    Examples,
     clean_class_of,
+    examples_from_arrays,
+    examples_to_arrays,
     posterior_by_triples,
     posterior_of_labels,
 )
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.labels import encode_labels
+from labelnoise.neighbors.agreement import NeighborAgreement, neighbor_agreement
 from labelnoise.suspects import Suspects, find_suspects
 from labelnoise.verified import (
     Ends,
@@ -43,6 +49,7 @@ class FittedEstimate(Estimator):
     class_prior_: np.ndarray
     diagnostics_: Diagnostics
     examples_: Any = None  # Examples, where labels of examples were fitted
+    agreement_: NeighborAgreement | None = None
     clean_class_: Any = None  # CleanClass, where T was told from overlap by features
     verified_: Verification | None = None
     _verified_intervals: dict[float, ConfidenceInterval]
@@ -96,7 +103,7 @@ class FittedEstimate(Estimator):
         if data.X is None:
             raise LabelNoiseError(
                 "Expected an estimate that was fitted to features, to predict new examples, but "
-                "it was fitted to neighbors alone"
+                "it was fitted to neighbors alone, or read from a folder of results"
             )
         use = np.flatnonzero(data.labels >= 0)
         search = NearestNeighbors(algorithm="brute", metric=self.metric).fit(data.X[use])
@@ -238,6 +245,36 @@ class FittedEstimate(Estimator):
         others = [finding for finding in self.diagnostics_ if finding.name not in names]
         self.diagnostics_ = Diagnostics((*found.findings, *others))
         return found
+
+    def example_arrays(self) -> dict[str, np.ndarray]:
+        """Give what `save` leaves out, as plain arrays: see `with_examples`."""
+        data = self.examples_
+        whole = isinstance(data, Examples) and data.near is not None
+        if not (whole and data.near.distances is not None) or self.verified_ is not None:
+            raise LabelNoiseError(
+                "Expected an estimate that was fitted to features and labels in memory, and no "
+                "verified labels yet, to keep its examples"
+            )
+        model = self._clean_class()
+        posterior = model.posterior if isinstance(model, CleanClass) else model
+        return examples_to_arrays(data, self.clean_class_, posterior)
+
+    def with_examples(self, arrays: Mapping[str, Any], labels: np.ndarray) -> Self:
+        """Give a loaded estimate its examples back, and the class numbers of all rows of the data.
+
+        Everything but predicting new examples then works as after `fit`. Arrays that do not fit
+        are a ValueError.
+        """
+        own = self.transition_matrix_, self.class_prior_
+        data, model, posterior = examples_from_arrays(arrays, own, len(labels))
+        assert data.near is not None
+        near = data.near.indices[:, : self.n_neighbors]
+        self.consensus_ = Consensus.from_neighbors(data.labels, near, len(self.classes_))
+        self.agreement_ = neighbor_agreement(data.near, data.labels)
+        self.examples_, self.clean_class_, self._by_triples = data, model, [posterior]
+        self._data_rows = range(len(labels)), labels
+        self.triples_class_prior_ = own[1] if model is None else model.of_triples[1]
+        return self
 
     def _verified_interval(self, level: float) -> ConfidenceInterval:
         """Intervals of the rate and T that verified labels gave, kept as they take a second."""

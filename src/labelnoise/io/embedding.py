@@ -36,7 +36,7 @@ StrPath = str | os.PathLike[str]
 _Result = np.ndarray | str  # the features of one input, or the reason why it has none
 _Encode = Callable[[range], Iterator[list[_Result]]]
 
-_CHUNK_ROWS = 128  # what a kill may cost: some ten seconds of EfficientNet on two cores
+_CHUNK_ROWS = 128  # rows lost by a kill: some ten seconds of EfficientNet on two cores
 # On a CPU, activations of larger batches do not fit the blocks of memory that glibc keeps.
 _CPU_BATCH, _GPU_BATCH = 2, 32
 _LARGEST_KEPT = 2**25 - 2**13  # bytes, with room for a header below glibc's limit of 32 MiB

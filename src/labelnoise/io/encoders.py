@@ -14,7 +14,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.io.packages import explained, package
 
 LITE_SIZES = {"efficientnet_lite0": 224, "efficientnet_lite1": 240, "efficientnet_lite2": 260}
-_LITE_MARGIN = 32  # what these networks' authors cut off the resized image, in pixels
+_LITE_MARGIN = 32  # pixels that these networks' authors cut off the resized image
 Transform = Callable[[Any], np.ndarray]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from labelnoise._errors import LabelNoiseError
 
 # NumPy and PyTorch advise to unpickle files that they refuse. That would run their code.
-_UNSAFE_ADVICE = ("pickle", "weights only", "weights_only")
+_UNSAFE_ADVICE = ("pickle", "python objects", "weights only", "weights_only")
 
 
 def package(name: str, extra: str | None = None) -> Any:

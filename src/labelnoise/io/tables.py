@@ -28,9 +28,9 @@ from labelnoise.io.packages import explained, package
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _TEXTS = (".csv", ".tsv")
 _SEPARATORS = ",;\t"
-_SAMPLE = 20  # lines that show which separator a file has
-_CELL_FACTOR = 12  # bytes of memory for one of a CSV file, as Python strings
-_LONGEST_CELL = 2**25  # characters
+_SAMPLE = 20  # lines by which the separator is recognised
+_CELL_FACTOR = 12  # bytes of Python strings for a byte of a CSV file
+_LONGEST_CELL = 2**25  # characters of a CSV file's cell
 
 # A spreadsheet runs a cell that begins with one of these signs, also as a full-width character.
 # It may cut a cell at a separator that is not this file's, and begin another one there.
@@ -120,7 +120,7 @@ def read_table(source: str | os.PathLike[str], header: bool | None = True) -> Ta
     ):
         if suffix in _TEXTS:
             return _read_csv(path, header)
-        table = _read_parquet(path) if suffix == ".parquet" else _read_arrow(path)
+        table = _read_parquet(path) if suffix == ".parquet" else read_arrow(path)
         table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
         return table_of(table, str(path))
 
@@ -184,7 +184,8 @@ def _read_parquet(path: Path) -> Any:
     return file.read()
 
 
-def _read_arrow(path: Path) -> Any:
+def read_arrow(path: Path) -> Any:
+    """Read an Arrow file or stream as a table of pyarrow, which trusts it: see its `validate`."""
     arrow = package("pyarrow", "formats")
     source = arrow.memory_map(str(path))
     try:
