@@ -17,6 +17,7 @@ from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
 from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
+from labelnoise.suspects import Suspect
 from tests.conftest import clusters, symmetric_matrix
 
 K, N = 3, 600
@@ -253,13 +254,12 @@ def test_suspects_finds_what_is_wrong(run, data):
     status, output, errors = run("suspects", "x.npy", "y.npy", "--out", "s.csv", "--top", "20")
     assert (status, errors) == (0, "")
     assert "(20 of them)" in output
-    head, *lines = open_lines("s.csv")
-    assert head == "row,given label,suggested label,probability wrong"
-    rows = [line.split(",") for line in lines]
-    assert np.mean([wrong[int(row)] for row, *_ in rows]) > 0.9
-    assert np.mean([data[int(row)] == suggested for row, _, suggested, _ in rows]) > 0.9
-    chances = [float(chance) for *_, chance in rows]
-    assert chances == sorted(chances, reverse=True)
+    table = pd.read_csv("s.csv")
+    assert list(table) == list(Suspect._fields)
+    assert wrong[table["row"]].mean() > 0.9
+    assert (data[table["row"]] == table["predicted_label"]).mean() > 0.9
+    assert table["probability_wrong"].is_monotonic_decreasing
+    assert table["is_label_issue"].all()
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_pictures_are_small_and_may_be_missing(fitted, tmp_path, monkeypatch):
     assert Image.open(io.BytesIO(base64.b64decode(code))).size == (96, 24)
     assert broken.picture is missing.picture is None
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(LabelNoiseError, match=re.escape('pip install "labelnoise[images]"')):
+    with pytest.raises(LabelNoiseError, match=re.escape("pip install '.[images]'")):
         report_of(fitted[2], suspects=found, images=paths)
 
 

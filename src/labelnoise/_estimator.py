@@ -21,8 +21,7 @@ from labelnoise._validation import expect_two_classes, expect_whole, from_torch
 from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
-from labelnoise.labels import class_names, encode_labels, missing_among
-from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
+from labelnoise.labels import class_names, encode_labels, missing_among, row_names
 from labelnoise.stored import (
     Stored,
     expect_contained,
@@ -53,9 +52,11 @@ class Estimator(BaseEstimator):
 
     _stored: ClassVar[dict[str, Stored]]
     _scale = 1.0  # of features, where squares and float32 would not hold them
+    _row_names: Any = None
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
+        tables = X, y
         if X is not None:
             X = self._features(X)
         labels, classes = encode_labels(y, self.classes, self.unlabeled)
@@ -68,6 +69,7 @@ class Estimator(BaseEstimator):
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         expect_two_classes(classes, labels)
+        self._row_names = row_names(*tables, n)
         return X, labels, classes
 
     def _features(self, X: Any, reset: bool = True) -> np.ndarray:
@@ -145,23 +147,6 @@ class Estimator(BaseEstimator):
             )
         X = X if len(rows) == len(X) else X[rows]
         return rows, [*notes, check_duplicates(X, labels[rows])]
-
-    def _neighbors(
-        self,
-        X: Any,
-        labels: np.ndarray,
-        given: Any,
-        sources: np.ndarray | None,
-        n_neighbors: int,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Neighbors:
-        """The neighbours that are given, or those found, outside each example's source."""
-        if given is not None:
-            return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
-        return nearest_neighbors(
-            X, n_neighbors, self.metric, sources=sources, progress=progress, **how
-        )
 
     def report(
         self,

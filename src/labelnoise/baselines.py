@@ -14,6 +14,7 @@ import numpy as np
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import class_numbers, probability_rows
 from labelnoise.clean_class.linear import fit_transition_layer
+from labelnoise.io.packages import install
 from labelnoise.scores import from_cleanlab, true_transition_matrix
 
 
@@ -167,7 +168,7 @@ def confident_learning(posteriors: Any, labels: Any) -> np.ndarray:
         from cleanlab.count import compute_confident_joint, estimate_latent
     except ModuleNotFoundError as error:
         raise ImportError(
-            'Expected cleanlab to be installed, but it is not: pip install "labelnoise[cleanlab]"'
+            f"Expected cleanlab to be installed, but it is not: {install('cleanlab')}"
         ) from error
     _, noise_matrix, _ = estimate_latent(compute_confident_joint(labels, P), labels)
     absent = noise_matrix.sum(axis=0) == 0

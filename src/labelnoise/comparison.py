@@ -13,7 +13,7 @@ from labelnoise.hoc import HOC
 from labelnoise.intervals import holm
 from labelnoise.scores import transition_error
 
-_LEAST_SHOWN = 0.0005  # rounds to 0.1 points
+_LEAST_SHOWN = 0.0005  # smaller changes of T are shown as 0.0 points
 _MOST_SENTENCES, _LARGEST_PRINTED = 6, 12
 
 

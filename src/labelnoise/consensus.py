@@ -20,7 +20,7 @@ from labelnoise.neighbors import Progress, nearest_neighbors
 
 ROUNDS_SEARCH = ("sample", "all")
 
-_LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
+_MOST_CLASSES = 2_000_000  # K^3, the number of keys of triples, must fit int64
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -115,10 +115,10 @@ class Consensus:
         if independent:
             usable = weight * (labels >= 0) * (labels[neighbors] >= 0).all(axis=1) > 0
             weight = weight * np.isin(np.arange(n), independent_centres(neighbors, usable))
-        triples, weights, is_centre = _triples_around(labels, labels[neighbors], weight)
-        used = weight[is_centre] / weight.max(initial=1e-300)
+        centre, triples, share = triples_around(np.where(weight > 0, labels, -1), labels[neighbors])
+        used = weight[np.unique(centre)] / weight.max(initial=1e-300)
         n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
-        return cls._of(triples, weights, n_classes, n_centers, ordered)
+        return cls._of(triples, weight[centre] * share, n_classes, n_centers, ordered)
 
     @classmethod
     def from_labels(cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False) -> Consensus:
@@ -220,10 +220,8 @@ class Consensus:
         ordered: bool = False,
     ) -> Consensus:
         """Sort the two neighbours, unless they are ordered, and merge equal triples."""
-        if K > _LARGEST_CLASS_COUNT:
-            raise LabelNoiseError(
-                f"Expected at most {_LARGEST_CLASS_COUNT} classes, but there are {K}"
-            )
+        if K > _MOST_CLASSES:
+            raise LabelNoiseError(f"Expected at most {_MOST_CLASSES} classes, but there are {K}")
         centre, near = triples[:, 0].astype(np.int64), triples[:, 1:]
         near = near if ordered else np.sort(near, axis=1)
         key, place = np.unique((centre * K + near[:, 0]) * K + near[:, 1], return_inverse=True)
@@ -340,23 +338,21 @@ class Consensus:
             ) from error
 
 
-def _triples_around(
-    labels: np.ndarray, around: np.ndarray, weight: np.ndarray
+def triples_around(
+    labels: np.ndarray, around: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triples (M, 3) of each label (N,) with all pairs of its neighbours' (N, k), their weights.
+    """Triples of each label (N,) with all pairs of its neighbours' labels (N, k).
 
-    A centre's weight is shared among its triples. And which examples are centres (N,).
+    Gives the row of each centre (M,), the triples (M, 3), and one over the number of triples that
+    the centre has (M,). -1 is unlabelled, and a triple with such a member is left out.
     """
-    pairs = list(combinations(range(around.shape[1]), 2))
-    usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
-    is_centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
-    share = weight / np.maximum(np.sum(usable, axis=0), 1)
-    triples, weights = [], []
-    for (i, j), both in zip(pairs, usable, strict=True):
-        rows = np.flatnonzero(both & is_centre)
-        triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
-        weights.append(share[rows])
-    return np.concatenate(triples), np.concatenate(weights), is_centre
+    rows, found = [], []
+    for i, j in combinations(range(around.shape[1]), 2):
+        triples = np.column_stack([labels, around[:, i], around[:, j]])
+        rows.append(np.flatnonzero((triples >= 0).all(axis=1)))
+        found.append(triples[rows[-1]])
+    centre = np.concatenate(rows)
+    return centre, np.concatenate(found), 1 / np.bincount(centre, minlength=len(labels))[centre]
 
 
 def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None) -> np.ndarray:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Shards", "fit_shards", "local_cluster", "nearest_in_shards", "remote_cluster"]
 
-_LARGEST_KEPT = 2 * 2**30  # bytes of neighbours that the client keeps for intervals
-_SAMPLE = 100_000  # rows that T is refined by
+_LARGEST_KEPT = 2 * 2**30  # bytes; larger arrays of neighbours are not kept for intervals
+_SAMPLE = 100_000  # rows that the model of the clean class is fitted to
 
 
 def fit_shards(
@@ -136,7 +136,7 @@ def _count(centers: np.ndarray, labels: np.ndarray, neighbors: np.ndarray, K: in
         around = np.column_stack([centers[rows], labels[neighbors[rows]]])
         for pair in pairs:
             total += Consensus.from_labels(around[:, [0, *pair]], K)
-    # Counts are whole up to here, so that their order does not matter.
+    # Sums of whole numbers do not depend on the order of the blocks.
     return Consensus(total.triples, total.weights / len(pairs), K, len(centers))
 
 
@@ -158,12 +158,12 @@ def _refine(est: HOC, X: np.ndarray, labels: np.ndarray, n: int, progress: Progr
 
 @contextmanager
 def local_cluster(workers: int, memory_limit: str = "auto") -> Iterator[Any]:
-    """Start so many processes on this machine, of one thread each; gives their client.
+    """Start worker processes on this machine, of one thread each, and give their client.
 
     `memory_limit` is that of each, such as "4GB"; by default they share what there is.
     """
     distributed = package("distributed", "dask")
-    # Dask has freed memory given back at once, which takes twice the time of the work itself.
+    # Dask's own setting returns freed memory to the system at once, which trebles the time.
     keeping = {
         f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**25
         for name in ("TRIM", "MMAP")
@@ -176,7 +176,7 @@ def local_cluster(workers: int, memory_limit: str = "auto") -> Iterator[Any]:
             processes=True,
             memory_limit=memory_limit,
             dashboard_address=":0",
-            silence_logs=logging.CRITICAL,  # what is the user's to know is raised
+            silence_logs=logging.CRITICAL,  # errors that concern the user are raised
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

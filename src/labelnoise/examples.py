@@ -16,9 +16,9 @@ from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.neighbors import Neighbors, chosen_device, given_neighbors, nearest_neighbors
 from labelnoise.stored import Stored, read_arrays
 
-LEAST_EXAMPLES = 10  # for each class, on average, for a model of the clean class
-LARGEST_REFINED = 50_000_000  # examples times classes
-MOST_REFINED_CLASSES = 300  # T has so many entries that their search takes minutes
+LEAST_EXAMPLES = 10  # a class, on average, for a model of the clean class
+LARGEST_REFINED = 50_000_000  # examples times classes, for a model of the clean class
+MOST_REFINED_CLASSES = 300  # with more, the search for T takes minutes
 
 
 _OF_EXAMPLES = {
@@ -140,7 +140,7 @@ def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray, metric: s
     Row n is of the n-th labelled example.
     """
     use = np.flatnonzero(data.labels >= 0)
-    near = data.near  # None after rounds, which find neighbours of their own
+    near = data.near  # None after `n_rounds`, which search in each sample
     if near is None:
         near = neighbors_of(data.X, data.labels, 2, metric)
     three = np.column_stack([data.labels[use], data.labels[near.indices[use, :2]]])

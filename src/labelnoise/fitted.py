@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -37,6 +37,9 @@ from labelnoise.verified import (
     verified_interval,
     verify,
 )
+
+if TYPE_CHECKING:
+    from labelnoise.card import Card
 
 
 class FittedEstimate(Estimator):
@@ -134,8 +137,8 @@ class FittedEstimate(Estimator):
         Returns
         -------
         Suspects
-            As many as are expected to be wrong: `noise_rate_` of all. Print it, or take its
-            `columns()`.
+            As many as are expected to be wrong: `noise_rate_` of all. Print it, iterate over it, or
+            take its `to_frame()`, which has a row for every example of the data.
 
         Examples
         --------
@@ -149,10 +152,23 @@ class FittedEstimate(Estimator):
         True
         """
         posterior, (labels, rows) = self.predict_proba(), self._labelled()
-        others = np.ones(len(labels), bool)
+        verified = np.zeros(len(labels), bool)
         if self.verified_ is not None and self.verified_.answers is not None:
-            others[self.verified_.answers.place] = False
-        return find_suspects(posterior[others], labels[others], self.classes_, rows[others])
+            verified[self.verified_.answers.place] = True
+        return find_suspects(
+            posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
+        )
+
+    def card(self) -> Card:
+        """Give a label-quality card, for the README of the data set: print it, or `save` it.
+
+        It has the noise rate with its interval and what they rest on, the most frequent confusions
+        and serious findings; `save_badge` writes an SVG with the rate.
+        """
+        from labelnoise.card import card_of
+
+        check_is_fitted(self)
+        return card_of(self)
 
     def to_verify(
         self,
@@ -255,6 +271,7 @@ class FittedEstimate(Estimator):
         self.consensus_ = Consensus.from_neighbors(data.labels, near, len(self.classes_))
         self.agreement_ = neighbor_agreement(data.near, data.labels)
         self.examples_, self.clean_class_, self._by_triples = data, model, [posterior]
+        self._row_names = range(n_rows)
         self.triples_class_prior_ = own[1] if model is None else model.of_triples[1]
         return self
 

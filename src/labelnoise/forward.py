@@ -23,9 +23,7 @@ from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
 
 _FOLDS = 3
-_NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
-_LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
-_LEAST_CHANCE = 1e-6  # a forest gives 0 to a class that it has not seen
+_LEAST_GAIN = 1e-3  # EM stops if the mean held-out log-likelihood gains less
 
 
 class ForwardClassifier(ClassifierMixin, BaseEstimator):
@@ -158,7 +156,8 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
             for held_out in (fold == number for number in range(_FOLDS)):
                 fitted = _weighted_fit(model, X[~held_out], posterior[~held_out])
                 clean[held_out] = _predict_all(fitted, X[held_out], len(T))
-            joint = chance * np.maximum(clean, _LEAST_CHANCE)
+            # A forest gives 0 to a class that it has not seen.
+            joint = chance * np.maximum(clean, 1e-6)
             total = joint.sum(axis=1, keepdims=True)
             likelihood = np.log(total).mean()
             if likelihood < highest + _LEAST_GAIN:
@@ -168,8 +167,8 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _weighted_fit(estimator: Any, X: np.ndarray, posterior: np.ndarray) -> Any:
-    """Fit to a copy of each example for each class, with the posterior as weight."""
-    rows, classes = np.nonzero(posterior > _NEGLIGIBLE)
+    """Fit to a copy of each example for each class of some posterior, which is its weight."""
+    rows, classes = np.nonzero(posterior > 0.01)
     return clone(estimator).fit(X[rows], classes, sample_weight=posterior[rows, classes])
 
 

@@ -18,20 +18,21 @@ import numpy as np
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import probability_rows
 from labelnoise._validation import transition_matrix as checked_matrix
+from labelnoise.io.packages import install
 
 try:
     import torch
 except ModuleNotFoundError as error:
     raise ImportError(
-        'Expected PyTorch to be installed, but it is not: pip install "labelnoise[torch]"'
+        f"Expected PyTorch to be installed, but it is not: {install('torch')}"
     ) from error
 from torch import Tensor, nn
 
 _REDUCTIONS = ("mean", "sum", "none")
-_LARGEST_CONDITION = 1e6  # leaves one digit of float32's seven
-_LARGEST_EXPONENT = 40.0  # leaves room in float32 to multiply by losses and add up
+_LARGEST_CONDITION = 1e6  # of T, at which one of float32's seven digits is left
+_LARGEST_EXPONENT = 40.0  # its exponential times a batch of losses fits float32
 _NEGLIGIBLE = math.exp(-_LARGEST_EXPONENT)
-_LOG_LEAST = math.log(1e-8)  # added to probabilities whose loss is rewarded
+_LOG_LEAST = math.log(1e-8)  # this is added to probabilities whose loss is rewarded
 
 
 class _Loss(nn.Module):
@@ -323,9 +324,6 @@ class GCELoss(_Loss):
     Parameters
     ----------
     q : float in (0, 1], default=0.7
-    truncation : float in (0, 1), optional
-        Examples whose label has this probability or less cost a constant and teach nothing;
-        0.5 in the paper.
 
     Notes
     -----
@@ -335,7 +333,6 @@ class GCELoss(_Loss):
     def __init__(
         self,
         q: float = 0.7,
-        truncation: float | None = None,
         *,
         reduction: str = "mean",
         ignore_index: int = -100,
@@ -343,18 +340,12 @@ class GCELoss(_Loss):
         super().__init__(reduction, ignore_index)
         if not 0 < q <= 1:
             raise LabelNoiseError(f"Expected q in (0, 1], but q = {q}")
-        if truncation is not None and not 0 < truncation < 1:
-            raise LabelNoiseError(f"Expected truncation in (0, 1), but it is {truncation}")
         self.q = q
-        self.truncation = truncation
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Give the loss of logits (B, K) and noisy labels (B,)."""
         log_f, target, kept = _read(logits, target, self.ignore_index)
         log_own = _of_label(log_f, target)
-        if self.truncation is not None:
-            least = math.log(self.truncation)
-            log_own = torch.where(log_own > least, log_own, least)
         return self._reduce(-torch.expm1(self.q * log_own) / self.q, kept)
 
 

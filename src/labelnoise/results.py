@@ -28,7 +28,6 @@ from labelnoise.io.sources import Shown, Source
 from labelnoise.io.tables import Column, is_number, write_table
 from labelnoise.labels import encode_labels
 from labelnoise.report import Report, Truth, report_of
-from labelnoise.suspects import find_suspects, reweight
 from labelnoise.verified import Sample
 from labelnoise.verified.sample import LEAST_ROWS
 
@@ -41,7 +40,6 @@ ESTIMATE, EXAMPLES = "noise.json", f"{CACHE}/examples.npz"
 REPORT, LABELS, TO_CHECK = "report.html", "labels.csv", "to_check.csv"
 ANSWERS = "answers.sqlite"  # of labelnoise review
 _LARGEST_HEAD = 2**20  # bytes
-_DECIMALS = 6  # of probabilities
 _LONG_NUMBER = 8  # characters
 
 
@@ -176,7 +174,7 @@ class Results:
                 arrays[name] = _bytes(values)
         with write_then_rename(new / EXAMPLES) as file:
             np.savez(file, allow_pickle=False, **arrays)
-        write_table(new / LABELS, self.table())
+        est.suspects().save(new / LABELS, names=features.names)
         if len(est.examples_.labels) >= LEAST_ROWS:
             write_table(new / TO_CHECK, sample_table(est.to_verify(), features.names))
         self.report().save(new / REPORT)
@@ -196,35 +194,6 @@ class Results:
         }
         with write_then_rename(new / HEAD) as file:
             file.write(json.dumps(head, indent=1).encode())
-
-    def table(self) -> dict[str, Column]:
-        """Give a row for every example, in cleanlab's columns.
-
-        A label is an issue if it is one of the suspects, of which there are as many as labels are
-        expected to be wrong.
-        """
-        est, n = self.estimate, len(self._codes)
-        data, posterior = est.examples_, est.predict_proba()
-        suspects = find_suspects(posterior, data.labels, est.classes_)
-        predicted = est.classes_[posterior.argmax(axis=1)].astype(object)
-        predicted[suspects.index] = suspects.suggested
-        right, issue = reweight(posterior, data.labels), np.zeros(len(data.labels), bool)
-        issue[suspects.index] = True
-
-        def of_all(values: np.ndarray) -> np.ndarray:
-            column = np.full(n, "", object)
-            column[data.rows] = values
-            return column
-
-        return {
-            "row": np.arange(n),
-            **({} if self.features.names is None else {"name": self.names}),
-            "is_label_issue": of_all(issue),
-            "label_score": of_all(right.round(_DECIMALS)),
-            "given_label": np.where(self._codes < 0, "", self.labels),
-            "predicted_label": of_all(predicted),
-            "probability_wrong": of_all((1 - right).round(_DECIMALS)),
-        }
 
     def report(self, how: Mapping[str, str] | None = None, truth: Truth | None = None) -> Report:
         """Gather the report, with what is to be seen of the suspects."""

@@ -15,8 +15,8 @@ from labelnoise._validation import class_numbers, expect_between
 from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
-_DRAWS = 2000  # of T and of the test labels, for intervals
-_NEARLY_SINGULAR = 0.01  # smallest singular value of T
+_DRAWS = 2000  # draws of T and of the test labels, for intervals
+_NEARLY_SINGULAR = 0.01  # if the smallest singular value of T is less
 
 
 def transition_error(estimate: Any, truth: Any) -> float:

@@ -113,5 +113,5 @@ def test_packages_that_are_missing(tmp_path, monkeypatch):
     """Without pyarrow, Parquet says what to install, in a source checkout too."""
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "t.parquet").touch()
-    with pytest.raises(LabelNoiseError, match=r'pip install "labelnoise\[formats\]", or "\.\[form'):
+    with pytest.raises(LabelNoiseError, match=r"pip install '\.\[formats\]'"):
         read_table(tmp_path / "t.parquet")

@@ -16,6 +16,7 @@ import typer
 from labelnoise import __version__
 from labelnoise._errors import LabelNoiseError
 from labelnoise.cli.audit import audit
+from labelnoise.cli.card import card
 from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
@@ -135,4 +136,5 @@ _add(
 )
 _add(predict, "predict runs/features-hoc/model.safetensors new.npy --out predictions.csv")
 _add(compare, "compare before.json after.json")
+_add(card, "card T.json --out CARD.md --badge label-noise.svg")
 _add(score, "score test-labels.csv predictions.csv T.json")

@@ -324,7 +324,6 @@ def suspects(
     They are as many as are expected to be wrong.
     """
     from labelnoise.io.outputs import check_outputs
-    from labelnoise.io.tables import write_table
 
     with progress(quiet) as show:
         show("reading", 0, 0)
@@ -342,16 +341,12 @@ def suspects(
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)
-    kept = (found.probability >= threshold).nonzero()[0][:top]
-    table: dict[str, Any] = {"row": found.index[kept]}
-    if (names := X.names) is not None:
-        table["name"] = [names[row] for row in table["row"]]
-    table["given label"] = found.given[kept]
-    table["suggested label"] = found.suggested[kept]
-    table["probability wrong"] = found.probability[kept].round(4)
-    write_table(out, table)
+    names = X.names
+    kept = found.index[found.probability >= threshold][:top]
+    found.save(out, rows=kept, names=names)
     if as_json:
-        print_json({"expected_errors": found.expected_errors, "suspects": table})
+        listed = {name: column[kept] for name, column in found.columns().items()}
+        print_json({"expected_errors": found.expected_errors, "suspects": listed})
     else:
         _print_suspects(found, est, names)
         print(f"Suspects: {out} ({len(kept):,} of them)")
@@ -360,9 +355,7 @@ def suspects(
 
 
 def _print_suspects(found: Any, est: HOC, names: list[str] | None) -> None:
-    import numpy as np
-
-    print(found if names is None else replace(found, index=np.array(names)[found.index]))
+    print(found if names is None else replace(found, names=names))
     expected = found.expected_errors / max(found.n_labels, 1)
     if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
         print(

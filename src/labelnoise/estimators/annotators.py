@@ -20,7 +20,6 @@ from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import (
     Estimator,
     Stored,
-    source_numbers,
     warn_of,
 )
 from labelnoise._validation import expect_one_of, expect_shrinkage, expect_two_classes
@@ -28,7 +27,6 @@ from labelnoise.checks import Diagnostics, Finding, check_solution
 from labelnoise.estimators.annotator_checks import (
     check_counts,
     check_independence,
-    check_neighbors,
     check_one_matrix,
     check_overlap,
     check_triples,
@@ -36,14 +34,14 @@ from labelnoise.estimators.annotator_checks import (
 from labelnoise.examples import can_refine
 from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
-from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
-from labelnoise.solvers import Solution, class_order, solve
+from labelnoise.neighbors import METRICS
+from labelnoise.solvers import class_order, solve
 from labelnoise.solvers.latent import LatentClasses, LatentFit, label_triples, solve_latent
 from labelnoise.solvers.rows import normalised
 from labelnoise.summary import confusion_lines
 
 _LARGEST_LISTED = 10
-_SMALLEST_CHANCE = 0.01  # in judging which class is which
+_SMALLEST_CHANCE = 0.01  # of being right, when the order of the classes is chosen
 
 
 class AnnotatorHOC(Estimator):
@@ -77,9 +75,6 @@ class AnnotatorHOC(Estimator):
     noise_rates_ : array of shape (A,)
         Estimated share of wrong labels of each annotator. With one T for all, the mean of
         P(wrong) over the labels that the annotator gave.
-    neighbor_matrix_ : array of shape (K, K) or None
-        Where neighbours completed the triples: chance that an example of true class i has a
-        neighbour labelled j.
     classes_ : array of shape (K,)
         Labels in the order of the rows.
     annotators_ : array of shape (A,)
@@ -89,7 +84,7 @@ class AnnotatorHOC(Estimator):
     consensus_ : Consensus
         The label triples that gave the start.
     posterior_ : array of shape (N, K)
-        P(true class | its labels) of each example, a neighbour's label included where used.
+        P(true class | its labels) of each example, and its features where X was given.
     diagnostics_ : Diagnostics
         What the estimate stands on: print it.
 
@@ -99,9 +94,7 @@ class AnnotatorHOC(Estimator):
     labelled the example: given the true class, annotators err independently. With `T_a` for
     each annotator it is the model of Dawid and Skene (1979). Three labels of an example identify
     it if the matrices are non-singular (Kruskal), two do not: ``sum_i p_i T_a[i]' T_b[i]`` has
-    many solutions. With fewer than three labels, a label of the nearest neighbour serves as the
-    third. It has a matrix of its own, so that neighbours need not share their class: it is
-    enough that, given the example's class, their labels are independent of its own.
+    many solutions. With X, a model of the clean class takes the place of the third label.
 
     Where annotators are weak or know different classes the likelihood has several optima. EM
     starts from T of the triples of labels, from their vote, and from a vote in which one
@@ -135,7 +128,6 @@ class AnnotatorHOC(Estimator):
         "transition_matrices": Stored("AKK"),
         "class_prior": Stored("K"),
         "noise_rates": Stored("A", "numbers"),
-        "neighbor_matrix": Stored("KK", optional=True),
         "shrinkage": Stored("", "numbers"),
     }
 
@@ -154,9 +146,7 @@ class AnnotatorHOC(Estimator):
         self.classes = classes
         self.unlabeled = unlabeled
 
-    def fit(
-        self, labels: Any, *, X: Any = None, neighbors: Any = None, sources: Any = None
-    ) -> AnnotatorHOC:
+    def fit(self, labels: Any, *, X: Any = None, sources: Any = None) -> AnnotatorHOC:
         """Estimate from a table of labels.
 
         Parameters
@@ -166,14 +156,10 @@ class AnnotatorHOC(Estimator):
             None and NaN are missing. pandas makes it of a table with a row for each label:
             ``table.pivot(index="example", columns="annotator", values="label")``.
         X : array of shape (N, d), optional
-            Representations. With ten examples for each class, a model of the clean class takes the
-            place of the class prior; with fewer, examples that have only one or two labels are
-            given one of their nearest neighbour's.
-        neighbors : int array of shape (N, k) or sparse array of shape (N, N), optional
-            The same with neighbours found elsewhere; the first of each row that is labelled, and
-            of another source, is used.
+            Representations. A model of the clean class then takes the place of the class prior, if
+            there are ten examples for each class.
         sources : array of shape (N,), optional
-            As for `HOC.fit`: an example of the same source does not count as a neighbour.
+            As for `HOC.fit`, with X.
 
         Returns
         -------
@@ -191,16 +177,11 @@ class AnnotatorHOC(Estimator):
                     f"Expected as many rows of labels as of X, but X has {len(X)} rows and "
                     f"labels {len(given)}"
                 )
-        est = None if X is None else self._hoc(given, classes, X, neighbors, sources)
-        views, completes = given, est is None and (X is not None or neighbors is not None)
-        if completes:
-            near = self._labels_of_neighbors(given, X, neighbors, sources)
-            if (near >= 0).any():
-                views = np.column_stack([given, near])
+        est = None if X is None else self._hoc(given, classes, X, sources)
         if est is None:
-            _expect_triples(given, views, completes)
+            _expect_triples(given)
         self.classes_, self.annotators_ = classes, annotators
-        self._solve(views, occurring, est)
+        self._solve(given, occurring, est)
         warn_of(self.diagnostics_)
         return self
 
@@ -262,57 +243,33 @@ class AnnotatorHOC(Estimator):
         return "\n".join(lines)
 
     def _hoc(
-        self, given: np.ndarray, classes: np.ndarray, X: np.ndarray, neighbors: Any, sources: Any
+        self, given: np.ndarray, classes: np.ndarray, X: np.ndarray, sources: Any
     ) -> HOC | None:
         """The estimate from one label of each example; annotators take turns.
 
         None where there are too few examples for its model of the clean class.
         """
-        label = _label_in_turn(given, np.arange(len(given)))
+        has = given >= 0
+        turn = 1 + np.arange(len(given)) % np.maximum(has.sum(axis=1), 1)
+        chosen = (np.cumsum(has, axis=1) == turn[:, None]).argmax(axis=1)
+        label = given[np.arange(len(given)), chosen]
         if not can_refine(X, label, len(classes)):
             return None
         y = [classes[k] if k >= 0 else None for k in label]
         est = HOC(metric=self.metric, classes=classes)
         with warnings.catch_warnings():  # its findings are about one label of each example
             warnings.simplefilter("ignore", LabelNoiseWarning)
-            est.fit(X, y, neighbors=neighbors, sources=sources)
+            est.fit(X, y, sources=sources)
         return None if est.clean_class_ is None else est
 
-    def _labels_of_neighbors(
-        self, views: np.ndarray, X: np.ndarray | None, neighbors: Any, sources: Any
-    ) -> np.ndarray:
-        """(N,) a label of the nearest labelled neighbour of examples with one or two labels.
-
-        Only one: a neighbour of another class would give several that are wrong together.
-        """
-        n, count = len(views), (views >= 0).sum(axis=1)
-        source, nearest = source_numbers(sources, n), np.full(n, -1)
-        if neighbors is not None:
-            nearest = given_neighbors(neighbors, n, 1, count > 0, source).indices[:, 0]
-        elif X is not None:
-            has_direction = X.any(axis=1) | (self.metric != "cosine")
-            rows = np.flatnonzero((count > 0) & has_direction)
-            if len(rows) > 1:
-                among = None if source is None else source[rows]
-                found = nearest_neighbors(X[rows], 1, self.metric, sources=among)
-                nearest[rows] = rows[found.indices[:, 0]]
-        short = np.flatnonzero((count > 0) & (count < 3) & (nearest >= 0) & (count[nearest] > 0))
-        result = np.full(n, -1)
-        result[short] = _label_in_turn(views[nearest[short]], short)
-        return result
-
     def _solve(self, views: np.ndarray, occurring: np.ndarray, est: HOC | None) -> None:
-        """Fit labels (N, A), with a neighbour's in one more column where those are used.
+        """Fit labels (N, A).
 
         With a `HOC` of one label of each example, its model of the clean class is the prior.
         """
         A, size = len(self.annotators_), len(self.classes_)
-        completed = views.shape[1] > A
         group = np.arange(A) if self.per_annotator else np.zeros(A, int)
-        is_shrunk = np.full(group[-1] + 1, self.per_annotator)
-        if completed:
-            group, is_shrunk = np.append(group, group[-1] + 1), np.append(is_shrunk, False)
-        # Classes whose label never occurs take no part: EM would find something for them.
+        # Classes whose label never occurs take no part, as EM would invent examples of them.
         number = np.full(size + 1, -1)
         number[occurring] = np.arange(len(occurring))
         clean = None if est is None else _clean_class_prior(est, len(views))[:, occurring]
@@ -324,11 +281,11 @@ class AnnotatorHOC(Estimator):
             solution = replace(solution, transition_matrix=T, class_prior=p)
         inside = np.ix_(occurring, occurring)
         start = solution.transition_matrix[inside], solution.class_prior[occurring]
-        strength = None if self.shrinkage == "auto" else float(self.shrinkage)
-        fit, self.shrinkage_ = solve_latent(model, *start, is_shrunk, strength)
+        worth = None if self.shrinkage == "auto" else float(self.shrinkage)
+        fit, self.shrinkage_ = solve_latent(model, *start, worth if self.per_annotator else 0.0)
         posterior = model.posterior(fit.matrices, fit.prior)[0]
-        counts = model.counts(posterior)[: group[A - 1] + 1]
-        pooled, order = _pooled(fit, counts, A) if self.per_annotator else _one_for_all(fit)
+        counts = model.counts(posterior)
+        pooled, order = _pooled(fit, counts) if self.per_annotator else _one_for_all(fit)
         if est is not None:  # features tell which class is which
             order = np.arange(len(occurring))
 
@@ -338,14 +295,13 @@ class AnnotatorHOC(Estimator):
             return result
 
         matrices = whole(fit.matrices)
-        self.transition_matrix_, self.transition_matrices_ = whole(pooled), matrices[group[:A]]
-        self.neighbor_matrix_ = matrices[-1] if completed else None
+        self.transition_matrix_, self.transition_matrices_ = whole(pooled), matrices[group]
         self.class_prior_, self.posterior_ = np.zeros(size), np.zeros((len(views), size))
         self.class_prior_[occurring] = fit.prior[order]
         self.posterior_[:, occurring] = posterior[model.row][:, order]
         self.noise_rates_ = 1 - np.einsum("i,aii->a", self.class_prior_, self.transition_matrices_)
         if not self.per_annotator:
-            self.noise_rates_ = _expected_wrong(views[:, :A], self.posterior_, self.noise_rate_)
+            self.noise_rates_ = _expected_wrong(views, self.posterior_, self.noise_rate_)
         solution = replace(
             solution,
             transition_matrix=self.transition_matrix_,
@@ -357,20 +313,15 @@ class AnnotatorHOC(Estimator):
         )
         findings = check_solution(self.consensus_, solution, self.classes_)
         if est is None:
-            findings.append(check_triples(views, self.consensus_.n_centers, completed))
-        findings += self._findings(views, solution, counts.sum(axis=(1, 2)), len(occurring))
+            findings.append(check_triples(views, self.consensus_.n_centers))
+        findings += self._findings(views, counts.sum(axis=(1, 2)), len(occurring))
         self.diagnostics_ = Diagnostics(tuple(findings))
 
-    def _findings(
-        self, views: np.ndarray, solution: Solution, n_labels: np.ndarray, K: int
-    ) -> list[Finding]:
+    def _findings(self, own: np.ndarray, n_labels: np.ndarray, K: int) -> list[Finding]:
         """What the labels say of the annotators; K classes occur."""
-        names, own = self.annotators_, views[:, : len(self.annotators_)]
-        findings = []
-        if self.neighbor_matrix_ is not None:
-            findings.append(check_neighbors(views[:, -1], self.neighbor_matrix_, solution))
+        names, findings = self.annotators_, []
         if self.per_annotator:
-            findings.append(check_overlap(views, names))
+            findings.append(check_overlap(own, names))
             findings.append(check_counts(n_labels, K, self.shrinkage_, names))
         else:
             findings.append(check_one_matrix(own, self.posterior_, self.transition_matrix_, names))
@@ -393,24 +344,16 @@ def _one_for_all(fit: LatentFit) -> tuple[np.ndarray, np.ndarray]:
     return fit.matrices[0], class_order(fit.matrices[0], fit.prior)
 
 
-def _pooled(fit: LatentFit, counts: np.ndarray, A: int) -> tuple[np.ndarray, np.ndarray]:
+def _pooled(fit: LatentFit, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matrix of a label picked at random, and which row is which class.
 
     The order is that in which the product of all annotators' chances to be right is largest. A
     habit of one, however strong, makes others' labels improbable; what is right they share.
     """
     pooled = normalised(counts.sum(axis=0), np.eye(counts.shape[1]))
-    right = np.log(np.maximum(fit.matrices[:A], _SMALLEST_CHANCE)).sum(axis=0)
+    right = np.log(np.maximum(fit.matrices, _SMALLEST_CHANCE)).sum(axis=0)
     _, label_of_row = linear_sum_assignment(right, maximize=True)
     return pooled, np.argsort(label_of_row)
-
-
-def _label_in_turn(views: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """(n,) one label of each row (n, A), -1 if it has none: the first, the second, ..., by turn."""
-    has = views >= 0
-    place = 1 + turn % np.maximum(has.sum(axis=1), 1)
-    chosen = (np.cumsum(has, axis=1) == place[:, None]).argmax(axis=1)
-    return views[np.arange(len(views)), chosen]
 
 
 def _encode(labels: Any, classes: Any, unlabeled: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -428,20 +371,18 @@ def _encode(labels: Any, classes: Any, unlabeled: Any) -> tuple[np.ndarray, np.n
     return codes.reshape(table.shape), classes, names
 
 
-def _expect_triples(own: np.ndarray, views: np.ndarray, completed: bool) -> None:
-    if ((views >= 0).sum(axis=1) >= 3).any():
-        return
-    most = int((own >= 0).sum(axis=1).max())
-    if most == 1:
-        remedy = "or use HOC, which estimates T from one label and those of two neighbours"
-    elif completed:
-        remedy = "as no example that has two has a labelled neighbour to complete the triple"
-    else:
-        remedy = "or give X or neighbors, so that a neighbour's label completes the triple"
-    raise LabelNoiseError(
-        f"Expected at least three labels of some examples, but none has more than {most}, and "
-        f"two labels do not identify T: collect more labels, {remedy}"
-    )
+def _expect_triples(given: np.ndarray) -> None:
+    most = int((given >= 0).sum(axis=1).max())
+    if most < 3:
+        remedy = (
+            "use HOC, which estimates T from one label and those of two neighbours"
+            if most == 1
+            else "give X, with ten examples for each class"
+        )
+        raise LabelNoiseError(
+            f"Expected at least three labels of some examples, but none has more than {most}, and "
+            f"two labels do not identify T: collect more labels, or {remedy}"
+        )
 
 
 def _expected_wrong(own: np.ndarray, posterior: np.ndarray, otherwise: float) -> np.ndarray:

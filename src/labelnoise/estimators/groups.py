@@ -26,7 +26,7 @@ from labelnoise.neighbors import METRICS
 from labelnoise.solvers.rows import concentration, normalised
 from labelnoise.solvers.search import em
 
-_LEAST_EXPECTED = 3  # labels expected of an entry, from which on it is compared
+_LEAST_EXPECTED = 3  # entries of T with fewer expected labels are not compared
 
 
 class GroupHOC(ManyMatrices):
@@ -431,7 +431,7 @@ def _compare(
         weight = known[:, i]
         total = np.bincount(part, weight, n_parts)
         for j in range(K):
-            # Labels j beyond what the class explains: of class i the T, of the others theirs.
+            # Labels j of class i, less those that T expects of it.
             excess = posterior[:, i] * (labels == j) - weight * T[i, j]
             mean, square = np.bincount(part, excess, n_parts), np.bincount(part, excess**2, n_parts)
             for g in range(1 if n_parts == 2 else n_parts):

@@ -49,7 +49,7 @@ _PAPER = {
     },
 }
 _SOLVERS = ("likelihood", "paper")
-_BATCH_BYTES = 2**28  # of the largest array that holds all problems solved together
+_BATCH_BYTES = 2**28  # of the largest array of the problems that are solved together
 
 
 class LocalHOC(ManyMatrices):

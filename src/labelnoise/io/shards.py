@@ -23,7 +23,6 @@ from labelnoise.io.tables import TABLES
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
 _PATTERN = re.compile(r"[*?\[]")
-_LOOKED_AT = 16  # shards at a time
 
 
 class Shards:
@@ -48,7 +47,7 @@ class Shards:
     def __init__(self, source: str) -> None:
         self.source = source
         names = _find(source, SUFFIXES)
-        with ThreadPoolExecutor(_LOOKED_AT) as pool:
+        with ThreadPoolExecutor(16) as pool:
             described = dict(zip(names, pool.map(_describe, names), strict=True))
         found = {name: each for name, each in described.items() if each[0]}
         if not found:

@@ -28,9 +28,9 @@ from labelnoise.io.packages import explained, package
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _TEXTS = (".csv", ".tsv")
 _SEPARATORS = ",;\t"
-_SAMPLE = 20  # lines that show which separator a file has
-_CELL_FACTOR = 12  # bytes of memory for one of a CSV file, as Python strings
-_LONGEST_CELL = 2**25  # characters
+_SAMPLE = 20  # lines by which the separator is recognised
+_CELL_FACTOR = 12  # bytes of Python strings for a byte of a CSV file
+_LONGEST_CELL = 2**25  # characters of a CSV file's cell
 
 # A spreadsheet runs a cell that begins with one of these signs, also as a full-width character.
 # It may cut a cell at a separator that is not this file's, and begin another one there.

@@ -22,12 +22,12 @@ from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Shards, is_number
 from labelnoise.neighbors import Best, Points, nearest_among, settle
 
-_LARGEST_TILE = 2**28  # bytes as float32; a comparison takes the memory of 8 tiles at most
-_MOST_ROWS = 2**18  # of a tile: what is sent with a call is a few megabytes
-_TILES_IN_MEMORY = 20  # of a thread: 8, what Python and its packages take, and room to spare
+_LARGEST_TILE = 2**28  # bytes as float32; a comparison needs the memory of 8 tiles
+_MOST_ROWS = 2**18  # rows of a tile, so that a call's arguments are a few megabytes
+_TILES_IN_MEMORY = 20  # a thread's memory over that of a tile: 8, Python, and a reserve
 _BLOCK = 1024  # rows whose scores are computed at once
 _SPARE = 6  # candidates beyond k, so that float64 can correct the order of float32
-PATIENCE = 20  # seconds until a scheduler must have answered, and a worker come
+PATIENCE = 20  # seconds to wait for the scheduler, and for a first worker
 
 Progress = Callable[[str, int, int], None]
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -79,7 +79,7 @@ class Space:
 
 
 class Nearest:
-    """The k nearest of each row so far; of equally near ones the next by number.
+    """The k nearest of each row so far; ties are ordered by the next row number.
 
     `index` (n, k) has their numbers, -1 for none, and `gap` (n, k) how far they are, nearest first.
     Rows are all there are, or have the numbers given, of so many in `total`.
@@ -273,7 +273,7 @@ class Cluster:
     def results(
         self, stage: str, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], total: int
     ) -> Iterator[tuple[Any, Any]]:
-        """Make calls, (name, arguments ...), on the workers; gives (name, result) as they come.
+        """Make calls, (name, arguments ...), on the workers, and give (name, result) of each.
 
         Arguments are made when a call's turn comes, so that they know of results before.
         """
@@ -339,7 +339,7 @@ class Cluster:
         parts = self.parts(rows)
         space = self.space(rows, parts, metric)
         nearest = Nearest(len(rows), k)
-        # Each part with itself first: then every row has something to beat.
+        # Each part is first compared with itself, which gives every row a limit.
         pairs = [(i, i) for i in parts] + list(combinations(parts, 2))
 
         def calls() -> Iterator[tuple[Any, ...]]:
@@ -368,7 +368,7 @@ class Cluster:
 
         def calls() -> Iterator[tuple[Any, ...]]:
             for chunk in chunks:
-                # On all workers, so that it is not lost with one of them.
+                # Sent to all workers, so that it survives the death of one.
                 sample = self.client.scatter(self.take(rows[some[chunk]]), broadcast=True)
                 for i, part in parts.items():
                     limit = nearest.limit(chunk)

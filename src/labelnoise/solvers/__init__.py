@@ -95,8 +95,7 @@ def solve(
     if start is not None:
         start = _start_among(start, labels, K)
     settings = Settings(start, tol, n_steps, np.random.default_rng(random_state))
-    # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
-    # way: measured twice as slow.
+    # Measured twice as slow with more threads: those of numpy and scipy wait for each other.
     with threadpool_limits(1, "blas"):
         return _solution(SOLVERS[solver](inner, settings), inner, labels, K)
 

@@ -21,12 +21,9 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers import Solution, among_all, class_order, occurring_part, solve
 from labelnoise.solvers.rows import interior, project_on_simplex
 from labelnoise.solvers.search import Fit, em, lbfgs
+from labelnoise.solvers.triples import TINY
 
-_TINY = 1e-300  # keeps 0 / 0 away
-_EM_STEPS = 25
-_TRIAL_STEPS = 200
-_STEPS = 5000
-_LARGEST_CLASS_COUNT = 100  # half a minute
+_MOST_LABELS = 100  # they take half a minute
 
 
 @dataclass(frozen=True)
@@ -108,9 +105,9 @@ def solve_soft(consensus: Consensus, S: Any, *, tol: float | None = None) -> Sof
     """
     K, matrix = consensus.n_classes, _checked_S(S, consensus.n_classes)
     inner, labels = occurring_part(consensus)
-    if len(labels) > _LARGEST_CLASS_COUNT:
+    if len(labels) > _MOST_LABELS:
         raise LabelNoiseError(
-            f"Expected at most {_LARGEST_CLASS_COUNT} labels for soft clusterability, whose "
+            f"Expected at most {_MOST_LABELS} labels for soft clusterability, whose "
             f"computation is dense, but {len(labels)} occur: use plain HOC, or merge classes"
         )
     plain = solve(consensus)
@@ -138,10 +135,10 @@ def _fit(consensus: Consensus, plain: np.ndarray, S: np.ndarray, tol: float | No
     rough_gain = max(gain, 1e-3 / n)
     with threadpool_limits(1, "blas"):
         tried = [
-            _by_lbfgs(model, _by_em(model, start), _TRIAL_STEPS, gradient, rough_gain)
+            _by_lbfgs(model, _by_em(model, start), 200, gradient, rough_gain)
             for start in _starts(plain, consensus.c1, S)
         ]
-        best = _by_lbfgs(model, min(tried, key=lambda fit: fit.loss), _STEPS, gradient, gain)
+        best = _by_lbfgs(model, min(tried, key=lambda fit: fit.loss), 5000, gradient, gain)
     if not np.allclose(S, even_confusion(S[0, 1], len(S))):  # S says which class is which
         return best
     order = class_order(best.T, best.p)
@@ -168,7 +165,7 @@ class SoftModel:
         """Divergence; ``dL/d(p T)`` and ``dL/dM``, both (K, K), of the log-likelihood L."""
         K, M = len(p), self.S @ T
         both = (M[:, :, None] * M[:, None, :]).reshape(K, -1)  # M[i, b] M[i, c]
-        chance = (p[:, None] * T).T @ both + _TINY
+        chance = (p[:, None] * T).T @ both + TINY
         ratio = self.observed / chance
         by_centre = both @ ratio.T
         by_pair = ((p[:, None] * T) @ ratio).reshape(K, K, K)
@@ -191,7 +188,7 @@ def _by_em(model: SoftModel, fit: Fit) -> Fit:
         T = _rows(centre + T * (model.S.T @ by_neighbor))
         return T, centre.sum(axis=1) / centre.sum()
 
-    (T, p), steps, _ = em(step, (fit.T, fit.p), _EM_STEPS)
+    (T, p), steps, _ = em(step, (fit.T, fit.p), 25)
     return replace(fit, T=T, p=p, steps=fit.steps + steps)
 
 
@@ -218,7 +215,7 @@ def _by_lbfgs(model: SoftModel, fit: Fit, steps: int, gradient: float, gain: flo
         ]
         return divergence, -np.concatenate(slopes)
 
-    # A row that has no data stays where it is, but must not divide by 0.
+    # A row without data must not divide by 0.
     start = np.maximum(start, 1e-12)
     found = lbfgs(objective, start, most_steps=steps, gradient=gradient, gain=gain)
     _, _, T, p = rows_of(found.x)
@@ -235,7 +232,7 @@ def _root_slope(root: np.ndarray, rows: np.ndarray, slope: np.ndarray) -> np.nda
 
 def _rows(matrix: np.ndarray) -> np.ndarray:
     """The matrix with rows that sum to 1."""
-    matrix = matrix + _TINY
+    matrix = matrix + TINY
     result: np.ndarray = matrix / matrix.sum(axis=1, keepdims=True)
     return result
 

@@ -32,7 +32,7 @@ OnEpoch = Callable[["Run", str, int], dict[str, Any]]
 MakeNetwork = str | Callable[[], nn.Module]
 
 _EVALUATION_BATCH = 1000
-_HELD_OUT = 0.1  # of the examples, where the best epoch is chosen by noisy labels
+_HELD_OUT = 0.1  # share of the examples by which the best epoch is chosen
 
 
 class Run:

@@ -31,7 +31,7 @@ from labelnoise.training.part_dependent import part_dependent
 from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Schedule
 
-_MANY_CLASSES = 100  # with so many, anchor points are the plain maxima
+_MANY_CLASSES = 100  # from here on, anchor points are the plain maxima, as published
 _CLOTHING_ESTIMATES = 5
 
 
@@ -84,12 +84,10 @@ class GCE(Method):
     name = "gce"
     q: float = 0.7
     """From 0 (cross-entropy) to 1 (mean absolute error)."""
-    truncation: float | None = None
-    """Examples whose label has a lower probability do not count."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once; the warm-up is cross-entropy."""
-        loss = GCELoss(self.q, self.truncation)
+        loss = GCELoss(self.q)
         run.train("final", Robust(loss, self._recipe), self.schedule(run))
         return {}
 

@@ -24,8 +24,8 @@ from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Moment
 from labelnoise.training.steps import Objective
 
-_GIVEN_UP = 0.25  # of a class's share, if it is answered less
-_ANSWERS = 20  # a class, over which that is seen
+_GIVEN_UP = 0.25  # a class answered less often than this share of its prior is given up
+_ANSWERS = 20  # answers a class over which their share is averaged
 
 
 class CrossEntropy(Objective):

@@ -7,8 +7,7 @@ from sklearn.decomposition import NMF
 
 from labelnoise.solvers.rows import project_on_simplex
 
-_ANCHORS = 20  # for each class, as published
-_STEPS = 500
+_ANCHORS = 20  # anchor points a class, as published
 
 
 def part_dependent(
@@ -57,6 +56,6 @@ def fitted_rows(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
     gram, cross = weights.T @ weights, weights.T @ targets
     step = 1 / float(np.linalg.norm(gram, 2) + 1e-12)
     rows = np.tile(targets.mean(axis=0), (n_parts, 1))
-    for _ in range(_STEPS):
+    for _ in range(500):
         rows = project_on_simplex(rows - step * (gram @ rows - cross))
     return rows.reshape(n_parts, K)
