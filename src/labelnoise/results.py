@@ -28,6 +28,7 @@ from labelnoise.io.sources import Shown, Source
 from labelnoise.io.tables import Column, is_number, write_table
 from labelnoise.labels import encode_labels
 from labelnoise.report import Report, Truth, report_of
+from labelnoise.review.store import has_answers
 from labelnoise.verified import Sample
 from labelnoise.verified.sample import LEAST_ROWS
 
@@ -308,7 +309,7 @@ def read_head(folder: StrPath) -> dict[str, Any]:
 def expect_no_answers(folder: StrPath) -> None:
     """Refuse to replace what somebody has checked."""
     answers, sheet = Path(folder) / ANSWERS, Path(folder) / TO_CHECK
-    filled = [answers] if answers.exists() else []
+    filled = [answers] if answers.exists() and has_answers(answers) else []
     if sheet.exists():
         written = None
         with suppress(LabelNoiseError, ValueError, KeyError, OSError):

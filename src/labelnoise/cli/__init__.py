@@ -20,6 +20,7 @@ from labelnoise.cli.card import card
 from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
+from labelnoise.cli.review import review
 from labelnoise.cli.score import score
 from labelnoise.cli.training import DESCRIPTIONS, predict, train
 from labelnoise.cli.verifying import verify_sample
@@ -115,6 +116,7 @@ _add(
     "verify-sample features.npy labels.csv --out to_check.csv",
     "verify-sample features.npy labels.csv --n 100 --after checked.csv --out more.csv",
 )
+_add(review, "review results", "review results --export checked")
 _add(
     embed,
     "embed photos/ --out features.npy",

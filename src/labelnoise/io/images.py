@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,6 +90,22 @@ class ImageData:
 
 def decoded(source: str | BinaryIO, name: str) -> np.ndarray:
     """Decode an image file: (H, W, 3) uint8."""
+    with _opened(source, name) as image:
+        return np.array(image.convert("RGB"))
+
+
+def reduced(source: str | BinaryIO, name: str, side: int) -> Any:
+    """Decode an image file, upright and not larger than a square: an image of Pillow."""
+    turned = package("PIL.ImageOps", "images").exif_transpose
+    with _opened(source, name) as image:
+        image.draft("RGB", (side, side))  # of a JPEG, an eighth of the pixels may do
+        image = turned(image).convert("RGB")
+    image.thumbnail((side, side))
+    return image
+
+
+@contextmanager
+def _opened(source: str | BinaryIO, name: str) -> Iterator[Any]:
     Image = package("PIL.Image", "images")
     with (
         explained(f"Expected an image, but {name} cannot be read as one"),
@@ -100,7 +117,7 @@ def decoded(source: str | BinaryIO, name: str) -> np.ndarray:
                 f"it has {image.width} x {image.height} pixels, more than the "
                 f"{Image.MAX_IMAGE_PIXELS} of PIL.Image.MAX_IMAGE_PIXELS"
             )
-        return np.array(image.convert("RGB"))
+        yield image
 
 
 def files_below(folder: StrPath) -> list[str]:

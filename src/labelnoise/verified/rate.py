@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,3 +141,19 @@ def expected_half_width(
     """Half the interval's length if just these shares (H,) of n (H,) verified labels are wrong."""
     low, high = stratified_interval(shares * n, n, sizes, level)
     return float((high - low) / 2)
+
+
+def rows_to_add(strata: Sequence[Stratum], half_width: float, level: float = 0.95) -> int:
+    """How many more rows to check for this half-width of the interval, by what was found."""
+    sizes, n = (np.array([getattr(part, name) for part in strata]) for name in ("size", "n"))
+    share = np.array([part.share for part in strata])
+    low, high = 0, int(sizes.sum() - n.sum())
+
+    def reached(more: int) -> bool:
+        counts = np.minimum(n + more / len(n), sizes)
+        return expected_half_width(share, counts, sizes, level) <= half_width
+
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle + 1, high)
+    return low
