@@ -184,7 +184,7 @@ def test_the_report_shows_what_was_embedded(run, data):
             worst = json.load(file)["suspects"]["rows"][0]
         if "." in names[0]:
             assert worst["name"] == f"{worst['row']}.png"
-            assert worst["picture"].startswith("data:image/png;base64,")
+            assert worst["picture"].startswith("data:image/jpeg;base64,")
         else:
             assert worst["text"] == f"text {worst['row']}: {worst['given']}"
     assert "600 rows of named.npy, but x.txt has 1" in _with_text_file(run)

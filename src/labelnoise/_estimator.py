@@ -135,8 +135,8 @@ class Estimator(BaseEstimator):
                     False,
                     float(zero.mean()),
                     f"{zero.sum()} examples are zero vectors, which have no direction and so no "
-                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
-                    f"see why the encoder gives zeros.",
+                    f"nearest neighbour by cosine: they were left out.",
+                    remedy="Use metric='euclidean', or see why the encoder gives zeros.",
                 )
             )
         rows = np.flatnonzero(usable)
@@ -153,7 +153,7 @@ class Estimator(BaseEstimator):
         path: str | os.PathLike[str] | None = None,
         *,
         names: Sequence[str] | None = None,
-        images: Sequence[Any] | np.ndarray | None = None,
+        images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
         texts: Sequence[Any] | np.ndarray | None = None,
     ) -> Report:
         """Gather what there is to say of the estimate, with suspect labels where it can tell them.
@@ -165,14 +165,15 @@ class Estimator(BaseEstimator):
         path : str or path, optional
             Where to write it: .html, one file to look at in any browser, or .json.
         names, images, texts : sequences of length N, optional
-            Names of the examples, files (or arrays) of their images, their texts: shown with
-            the suspects.
+            Names of the examples, their images, their texts: shown with the suspects. Images are
+            files, arrays, or the folder in which `names` are files.
         """
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        known = hasattr(self, "suspects") and self.examples_ is not None
-        found = self.suspects() if known else None
+        overall: Any = getattr(self, "global_", self)
+        known = hasattr(overall, "suspects") and overall.examples_ is not None
+        found = overall.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
@@ -360,4 +361,5 @@ def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)
+            said = f"{finding.sentence} {finding.remedy}".rstrip()
+            warnings.warn(said, LabelNoiseWarning, stacklevel=stacklevel)

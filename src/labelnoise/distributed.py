@@ -149,6 +149,7 @@ def _refine(est: HOC, X: np.ndarray, labels: np.ndarray, n: int, progress: Progr
     counted = est.examples_
     est.examples_ = Examples(X, labels, np.arange(len(X)), nearby)
     est._refine(refining)
+    est._check_examples()
     est.examples_ = counted
     if len(X) < n:
         said = f"T was refined by a random sample of {len(X):,} of {n:,} examples."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelnoise.checks import Finding
+from labelnoise.checks.findings import Finding
 from labelnoise.consensus import Consensus
 from labelnoise.solvers.soft import (
     SoftSolution,

@@ -44,6 +44,8 @@ class Case:
     """Relative fall of the agreement of neighbours' labels, from near to far."""
     share: float
     """Of the triples' T, from 0 to 1."""
+    predicted: float = 0.0
+    """Share of the labels that h, which has not seen them, predicts."""
 
     @property
     def depends(self) -> bool:
@@ -71,7 +73,9 @@ def decide(
             h, posterior = explained(data, model)
     mass = data.arrays.get(posterior.sum(axis=1, dtype=data.arrays.xp.float64))
     clearest = _clearest(data.arrays.get(h), mass)
-    case = Case(gain, depending.b, depending.c, clearest, fall, 0.0)
+    likely = data.arrays.get(h.argmax(axis=0))
+    predicted = float((likely == data.labels).mean())
+    case = Case(gain, depending.b, depending.c, clearest, fall, 0.0, predicted)
     if case.depends:
         right = data.arrays.get(posterior[data.labels, np.arange(len(data.labels))])
         flat = fall < FLAT and case.b > 0

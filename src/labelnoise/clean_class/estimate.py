@@ -125,16 +125,36 @@ def fit_clean_class(
         draws = draws[:, number][:, :, number]
         draws += given_h[0] - draws.mean(axis=0)
         draws = np.clip(draws, 0, 1)
-    of_shares = of_triples[1][:, None] * of_triples[0]
-    of_shares *= np.bincount(labels, minlength=K) / n / np.maximum(of_shares.sum(axis=0), 1e-300)
     point = given_h
     if case.share:
-        joint = (1 - case.share) * joint + case.share * of_shares
+        joint = (1 - case.share) * joint + case.share * _joint_of(of_triples, labels)
         posterior = tilted(posterior, labels, joint)
         point = _rows_and_mass(counted_joint(posterior, labels, K) / n, of_triples[0])
     return CleanClass(
         *point, labels, posterior, given_h, of_triples, case, draws, voters, classes, model
     )
+
+
+def trust_triples(found: CleanClass) -> CleanClass:
+    """Give the same model with the T of the triples, to which the posterior then adds up."""
+    posterior = tilted(found.posterior, found.labels, _joint_of(found.of_triples, found.labels))
+    joint = counted_joint(posterior, found.labels, len(found.class_prior))
+    T, prior = _rows_and_mass(joint / len(found.labels), found.of_triples[0])
+    return replace(
+        found,
+        transition_matrix=T,
+        class_prior=prior,
+        posterior=posterior,
+        case=replace(found.case, share=1.0),
+    )
+
+
+def _joint_of(point: Point, labels: np.ndarray) -> np.ndarray:
+    """(K, K) P(clean, label) of T and a class prior, with the label shares that were given."""
+    T, prior = point
+    joint = prior[:, None] * T
+    given = np.bincount(labels, minlength=len(prior)) / len(labels)
+    return joint * given / np.maximum(joint.sum(axis=0), 1e-300)
 
 
 def _two_rounds(

@@ -30,6 +30,7 @@ from labelnoise.cli.terminal import (
     Quiet,
     Seed,
     Strict,
+    Verbose,
     end_strictly,
     print_json,
     progress,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from labelnoise.results import Results
 
 _FEWEST_CHECKED = 100  # examples, for the closer checks to see something
-_NOTABLE = 0.25  # relative difference of two noise rates that is worth a sentence
 
 Estimate = Annotated[Path | None, Option(help="All of it to .json, or T to .npy, .csv, .parquet.")]
 Page = Annotated[Path | None, Option(help="A page to look at, .html, or .json.")]
@@ -93,6 +93,7 @@ def estimate(
     strict: Strict = False,
     seed: Seed = 0,
     as_json: Json = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
@@ -108,7 +109,7 @@ def estimate(
         unused += [("metric", metric is not Metric.COSINE), ("neighbors", neighbors)]
         results = _from_results(features, out, report, verified, quiet, unused)
         est = results.estimate
-        _print(est, est, {"Estimate": out, "Report": report}, as_json, strict)
+        _print(est, est, {"Estimate": out, "Report": report}, as_json, strict, verbose)
         return
     start = time.perf_counter()
     with progress(quiet) as show:
@@ -137,7 +138,7 @@ def estimate(
         from labelnoise.io.results import write_estimate
 
         write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
-    _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict)
+    _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict, verbose)
 
 
 def _from_results(
@@ -269,18 +270,26 @@ def _cluster(workers: str | None) -> AbstractContextManager[Any]:
 
 
 def _print(
-    est: Any, overall: HOC, written: dict[str, Path | None], as_json: bool, strict: bool
+    est: Any,
+    overall: HOC,
+    written: dict[str, Path | None],
+    as_json: bool,
+    strict: bool,
+    verbose: bool,
 ) -> None:
     if as_json:
         print_json(_content(est))
     else:
-        _print_estimate(est, overall, written)
+        _print_estimate(est, overall, verbose, written)
     if strict:
         end_strictly(overall.diagnostics_)
 
 
-def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
-    print(overall)
+def _print_estimate(est: Any, overall: HOC, verbose: bool, written: dict[str, Path | None]) -> None:
+    from labelnoise.summary import summary
+
+    where = "all are above" if verbose else "--verbose or the report has all"
+    print(summary(overall, verbose, where))
     if hasattr(est, "members_"):
         from labelnoise.report.gather import local_spread
 
@@ -355,13 +364,9 @@ def suspects(
 
 
 def _print_suspects(found: Any, est: HOC, names: list[str] | None) -> None:
+    for finding in est.diagnostics_.serious:
+        print(finding)
     print(found if names is None else replace(found, names=names))
-    expected = found.expected_errors / max(found.n_labels, 1)
-    if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
-        print(
-            f"(labelnoise estimate says {est.noise_rate_:.1%}: it tells wrong labels from classes "
-            f"that overlap by another model.)"
-        )
 
 
 def compare(

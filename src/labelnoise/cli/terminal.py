@@ -47,6 +47,7 @@ Seed = Annotated[int, Option(min=0, help="Makes what is random repeatable.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Print all checks, not only warnings.")]
 Strict = Annotated[bool, Option("--strict", help="End with status 3 if a serious finding stands.")]
 
 

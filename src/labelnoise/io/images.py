@@ -19,7 +19,7 @@ from labelnoise.io.packages import explained, package
 StrPath = str | os.PathLike[str]
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Formats that Pillow decodes itself; for others, such as EPS, it starts another program.
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +109,7 @@ def _opened(source: str | BinaryIO, name: str) -> Iterator[Any]:
     Image = package("PIL.Image", "images")
     with (
         explained(f"Expected an image, but {name} cannot be read as one"),
-        Image.open(source, formats=_FORMATS) as image,
+        Image.open(source, formats=FORMATS) as image,
     ):
         # Pillow itself only warns, up to twice its limit.
         if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
