@@ -157,7 +157,7 @@ def test_verified_is_what_a_person_wrote(run, data):
     more = ["--suggestions", "--n", "200", "--out", "s.csv"]
     assert run("verify-sample", "x.npy", "y.npy", *more)[0] == 0
     sample = pd.read_csv("s.csv")
-    for name in ("suggested_label", "predicted_label", "suggested label"):
+    for name in ("suggested_label", "predicted_label"):
         copied = sample.rename(columns={"suggested_label": name})
         copied.assign(true_label=copied[name]).to_csv("copied.csv", index=False)
         status, _, errors = run(*command, "copied.csv")

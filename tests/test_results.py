@@ -165,7 +165,7 @@ def test_what_is_to_be_seen_of_an_example(tmp_path):
     assert seen == {
         "images": ("image", tmp_path / "moved" / "photos" / names[5]),
         "texts": ("text", "text 5"),
-        "rows": ("row", {"text": "text 5", "label": GIVEN[5]}),
+        "rows": ("row", {"text": "text 5"}),
         "features": ("features", None),
     }
     os.truncate("moved/table.csv", 1000)

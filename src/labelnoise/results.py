@@ -85,7 +85,7 @@ class Results:
         return self.source.kind
 
     def content(self, row: int) -> tuple[str, Any]:
-        """Give what is to be seen of an example.
+        """Give what is to be seen of an example, without its label.
 
         ("image", Path), ("text", str), ("row", {column: cell}), or ("features", None).
         """
@@ -233,7 +233,7 @@ class Results:
                 raise ValueError("the number of rows does not fit")
             if codes.min() < -1 or codes.max() >= len(est.classes_):
                 raise ValueError("there are labels outside the classes")
-            est.with_examples(arrays, n)
+            est.with_examples(arrays, codes)
             if (codes[est.examples_.rows] != est.examples_.labels).any():
                 raise ValueError("the labels do not fit")
         array = np.empty((n, 0), np.float32)
@@ -254,8 +254,7 @@ class _Seen:
         kind, content = self.shown.content(row)
         if kind != "row":
             return content
-        cells = {name: cell for name, cell in content.items() if name != self.shown.source.label}
-        return ", ".join(f"{name}: {_short(cell)}" for name, cell in cells.items())
+        return ", ".join(f"{name}: {_short(cell)}" for name, cell in content.items())
 
 
 def _short(cell: Any) -> str:

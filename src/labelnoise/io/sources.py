@@ -231,7 +231,10 @@ class Shown:
     names: Sequence[str]
 
     def content(self, row: int) -> tuple[str, Any]:
-        """("image", Path), ("text", str), ("row", {column: cell}) or ("features", None)."""
+        """("image", Path), ("text", str), ("row", {column: cell}) or ("features", None).
+
+        Without the label: whoever checks it shall not see it first.
+        """
         name = self.names[row]
         if self.source.kind == "images":
             return "image", Path(files_inside(self.source.path, [name])[0])
@@ -248,7 +251,6 @@ class Shown:
     @cached_property
     def _cells(self) -> dict[str, list[Any]]:
         table = read_table(self.source.path)
-        # Without the label: whoever checks it shall not see it first.
         names = [name for name in table.columns if name != self.source.label]
         return {name: self._whole(table.cells(name)) for name in names}
 

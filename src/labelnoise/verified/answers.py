@@ -14,11 +14,6 @@ from labelnoise.io.tables import read_table, table_of
 from labelnoise.labels import missing_among
 
 _DESIGN = ("stratum", "stratum_size")
-# As cleanlab and lists of suspects call them.
-_ALIASES = {
-    "given_label": ("given label",),
-    "suggested_label": ("predicted_label", "suggested label"),
-}
 _COLUMNS = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)
 
 
@@ -208,11 +203,8 @@ def _columns(source: Any) -> dict[str, list[Any]]:
             f"Expected a table with the columns row and true_label, but it has no {missing[0]}: "
             f"write what you found into a column true_label, and leave it empty elsewhere"
         )
-    table = dict(table)
-    for name, others in _ALIASES.items():
-        for other in others:
-            if other in table:
-                table.setdefault(name, table[other])
+    if "predicted_label" in table:  # lists of suspects call it as cleanlab does
+        table = {"suggested_label": table["predicted_label"], **table}
     columns = {name: _listed(table[name]) for name in _COLUMNS if name in table}
     if len({len(values) for values in columns.values()}) > 1:
         raise LabelNoiseError(
