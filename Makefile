@@ -53,7 +53,7 @@ define test_core
 	tar -xzf build/dist/*.tar.gz -C build/$(1) --strip-components 1 && rm -r build/$(1)/src
 	$(PYTHON) -m venv build/$(1)/venv
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) \
-		build/dist/*.whl pytest hypothesis pandas polars
+		build/dist/*.whl pytest hypothesis pandas pillow polars
 	cd build/$(1) && venv/bin/python -m pytest -q -p no:cacheprovider $(CORE_TESTS)
 endef
 
