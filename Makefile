@@ -6,8 +6,8 @@ BIN    := $(VENV)/bin
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/labelnoise/__init__.py)
 # What needs no extra.
 CORE_TESTS := tests/solvers $(addprefix tests/,$(addsuffix .py,test_card test_cli test_consensus \
-	test_forward test_hoc test_neighbors test_one_answer test_package test_suspects \
-	clean_class/test_linear io/test_atomic io/test_tables))
+	test_forward test_hoc test_one_answer test_package test_suspects clean_class/test_linear \
+	io/test_atomic io/test_tables neighbors/test_exact neighbors/test_given))
 
 .PHONY: help venv demo test test-browser test-slow fuzz dist test-wheel test-lowest release lint \
 	format bench-speed docs notebooks clean
@@ -53,7 +53,7 @@ define test_core
 	tar -xzf build/dist/*.tar.gz -C build/$(1) --strip-components 1 && rm -r build/$(1)/src
 	$(PYTHON) -m venv build/$(1)/venv
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) \
-		build/dist/*.whl pytest hypothesis pandas polars
+		build/dist/*.whl pytest hypothesis pandas pillow polars
 	cd build/$(1) && venv/bin/python -m pytest -q -p no:cacheprovider $(CORE_TESTS)
 endef
 
