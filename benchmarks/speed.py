@@ -139,7 +139,7 @@ def product() -> None:
             "2": lambda X=X: nearest_neighbors(X, 2),
             "18": lambda X=X: nearest_neighbors(X, 18),
         }
-        seconds = {task: np.inf for task in tasks}
+        seconds = dict.fromkeys(tasks, np.inf)
         with threadpool_limits(1):
             for _ in range(RUNS):
                 for task, function in tasks.items():
