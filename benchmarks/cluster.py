@@ -1,11 +1,9 @@
 """How the search over shards scales: measured with local workers, and worked out for 64 machines.
 
     python benchmarks/cluster.py scaling   # one machine; then one worker to one for each core
-    python benchmarks/cluster.py cells     # the search that is not exact: its cost and recall
     python benchmarks/cluster.py plan      # 100M x 768 on 64 machines: arithmetic and simulation
 
-Real features are used for "cells" where LABELNOISE_DATA names a folder that has them, and
-synthetic ones else. The last results are in benchmarks/results/cluster.md.
+The last results are in benchmarks/results/cluster.md.
 """
 
 from __future__ import annotations
@@ -22,16 +20,10 @@ import numpy as np
 from tables import table
 
 from labelnoise._blocks import thread_count
-from labelnoise.distributed import (
-    Nearest,
-    Shards,
-    local_cluster,
-    near_cells,
-    nearest_center,
-    nearest_in_shards,
-)
+from labelnoise.distributed import local_cluster, nearest_in_shards
+from labelnoise.io.shards import Shards
 from labelnoise.neighbors import nearest_neighbors
-from labelnoise.neighbors.approximate import find_centres
+from labelnoise.neighbors.cluster import Nearest
 
 GFLOPS = 40.0  # of one core, all that a comparison does counted in: `scaling` measured 52
 TILE_BYTES, K_NEAREST = 2**28, 2
@@ -96,47 +88,19 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def cells() -> None:
-    folder = os.environ.get("LABELNOISE_DATA")
-    if folder:
-        name = "EfficientNet-lite2 features of CIFAR-10"
-        X = np.load(Path(folder, "cifar10", "efficientnet_lite2_train.npy")).astype(np.float32)
-    else:
-        rng, name = np.random.default_rng(0), "synthetic"
-        X = rng.standard_normal((50_000, 16)) @ rng.standard_normal((16, 128))
-        X = X.astype(np.float32)
-    rows, exact = [], nearest_neighbors(X, K_NEAREST).indices
-    near_rows = X / np.linalg.norm(X, axis=1, keepdims=True)
-    for n_cells in (64, 256, 1024):
-        centers = find_centres(near_rows, n_cells, np.random.default_rng(0), rounds=8)
-        cell, near = nearest_center(X, centers, cosine=True), near_cells(centers)
-        size = np.bincount(cell, minlength=n_cells).astype(float)
-        share = size @ near @ size / len(X) ** 2
-        # A true neighbour is found if its cell is searched.
-        recall = near[cell[:, None], cell[exact]].mean()
-        rows.append([f"{n_cells}", f"{share:.1%}", f"{recall:.2%}"])
-    table(
-        f"16 cells of each row are searched, {len(X):,} x {X.shape[1]} ({name})",
-        "cells | products, of the exact search | recall of the true 2-NN",
-        rows,
-    )
-
-
 def plan(n: int = 10**8, d: int = 768, machines: int = 64, cores: int = 32) -> None:
     """All from counts; a machine of 32 cores, 128 GB and 12.5 Gbit/s at 1.5 dollars an hour."""
     tile_rows = TILE_BYTES // (4 * d)
     tiles = ceil(n / tile_rows)
-    near = 2 * 16 - 1  # cells near to one, if those that find it near are all others
     columns = []
     centers = 10**6
-    for pairs, halves, rows, copied in (
-        (tiles * (tiles + 1) // 2, tiles, n, 0),
-        (ceil(centers / tile_rows) * tiles, 0, centers, 0),
-        (tiles + tiles * (near - 1) // 2, tiles, n, 5 * 4 * n * d),
+    for pairs, halves, rows in (
+        (tiles * (tiles + 1) // 2, tiles, n),
+        (ceil(centers / tile_rows) * tiles, 0, centers),
     ):
         each = 2.0 * tile_rows**2 * d
         seconds, twice = simulated(pairs, each / GFLOPS / 1e9, machines * cores)
-        read = 2 * TILE_BYTES * pairs + copied
+        read = 2 * TILE_BYTES * pairs
         limits = pairs * 2 * tile_rows * 4
         entries = rows * K_NEAREST * (1 + log(tiles)) * 24
         columns.append(
@@ -158,7 +122,7 @@ def plan(n: int = 10**8, d: int = 768, machines: int = 64, cores: int = 32) -> N
     table(
         f"{n:,} x {d} float32 ({4e-9 * n * d:.0f} GB) on {machines} machines of {cores} cores: "
         f"{tiles:,} tiles of {tile_rows:,} rows",
-        "what | exact, all rows | exact, a million centres | cells, 16 of them near",
+        "what | all rows | a million centres",
         [[what, *(column[what] for column in columns)] for what in columns[0]],
     )
     table(
@@ -207,5 +171,5 @@ def simulated(
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("scaling", "cells", "plan"):
-        {"scaling": scaling, "cells": cells, "plan": plan}[name]()
+    for name in sys.argv[1:] or ("scaling", "plan"):
+        {"scaling": scaling, "plan": plan}[name]()

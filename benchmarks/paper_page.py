@@ -115,7 +115,7 @@ def render() -> str:
 
 def tables_of(done: Done, data: str, kinds: Sequence[str]) -> Iterable[str]:
     """Give last epoch, best epoch, error of T and seconds of all methods on a data set."""
-    methods = [*(name for name in METHODS if name != "hoc-instance"), *VARIANTS]
+    methods = [*METHODS, *VARIANTS]
     header = " | ".join(["method", *kinds])
     for name, title, digits in (
         ("last", "Last epoch, per cent", 1),

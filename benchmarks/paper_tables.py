@@ -68,7 +68,7 @@ class Cell:
 
 def all_cells() -> list[Cell]:
     """All cells without a GPU: the main features, then the second, then many classes."""
-    methods = [*(name for name in METHODS if name != "hoc-instance"), *VARIANTS]
+    methods = [*METHODS, *VARIANTS]
     methods.sort(key=lambda name: not name.startswith(SLOW))
     return [
         Cell(method, labels, seed, data)

@@ -1,7 +1,14 @@
-"""Draw the pictures of docs/images, from the very data of the pages. Needs matplotlib.
+"""Draw the pictures of docs/images, from the very data of the pages.
+
+Needs matplotlib, and for the report playwright and Debian's chromium.
 
 python docs/pictures.py
 """
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -104,6 +111,21 @@ def draw_refined() -> None:
     _save(figure, "refined")
 
 
+def draw_report() -> None:
+    """The page that `labelnoise demo` ends with, as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        subprocess.run([sys.executable, "-m", "labelnoise", "demo"], cwd=folder, check=True)
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 858})
+        page.goto(Path(folder, "demo-output", "report.html").as_uri())
+        page.screenshot(path=IMAGES / "report.png")
+        browser.close()
+
+
 def _draw_places(axes, X, clean, labels, classes, copies: bool) -> None:
     if copies:  # those that have one, each with its copy
         rows = np.r_[: SHOWN // 3, 3000 : 3000 + SHOWN // 3, 1500 : 1500 + SHOWN // 3]
@@ -150,3 +172,4 @@ if __name__ == "__main__":
     draw_failures()
     draw_triple()
     draw_refined()
+    draw_report()

@@ -1,6 +1,7 @@
 """Annotators: each example was labelled by three of five people, and there are no features."""
 
 import numpy as np
+import pandas as pd
 
 from labelnoise import AnnotatorHOC
 
@@ -34,7 +35,9 @@ example, who = np.nonzero(asked)
 people = np.array(list(habits))
 label = np.column_stack([label_by(T) for T in habits.values()])[example, who]
 
-est = AnnotatorHOC(per_annotator=True).fit_long(example, people[who], label)
+table = pd.DataFrame({"example": example, "annotator": people[who], "label": label})
+wide = table.pivot(index="example", columns="annotator", values="label")
+est = AnnotatorHOC(per_annotator=True).fit(wide)
 for name, rate in zip(est.annotators_, est.noise_rates_, strict=True):
     print(f"{name}: {rate:.1%} of the labels are wrong")
 

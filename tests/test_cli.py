@@ -1,27 +1,23 @@
 """The command line does what it says, and says in one line what it cannot do."""
 
-import functools
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
+from sklearn.datasets import load_digits
 
 import labelnoise
 from labelnoise.checks import Finding
 from labelnoise.cli import digits
+from labelnoise.io.tables import read_table
 from labelnoise.report import Report, Truth
-
-report_on_digits = functools.cache(digits._report_on_digits)
-
-
-@pytest.fixture(autouse=True)
-def _one_estimate(monkeypatch):
-    """Estimate once for all demos with the same settings."""
-    monkeypatch.setattr(digits, "_report_on_digits", report_on_digits)
+from labelnoise.results import Results
 
 
 def without_time(output):
@@ -39,6 +35,7 @@ def test_help_lists_the_commands(run):
     status, output, _ = run("--help")
     assert status == 0
     for command in (
+        "audit",
         "demo",
         "estimate",
         "suspects",
@@ -60,10 +57,15 @@ def test_help_waits_for_nothing():
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-def test_demo_shows_both_matrices_and_writes_the_page(run, tmp_path):
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A folder in which the demo was run, to run it again in no time."""
+    return tmp_path_factory.mktemp("demo") / "out"
+
+
+def test_demo_shows_both_matrices_and_writes_the_page(run, shown):
     """The demo prints headline, both matrices, errors and findings, and makes the report."""
-    page = tmp_path / "new" / "folder" / "report.html"
-    status, output, errors = run("demo", "--out", page)
+    status, output, errors = run("demo", "--out", shown)
     assert (status, errors) == (0, "")
     assert re.search(r"Estimate: [\d.]+% \(.*\) of the labels are wrong\. Truth: [\d.]+%\.", output)
     assert re.search(r"Estimated T +True T", output)
@@ -71,29 +73,57 @@ def test_demo_shows_both_matrices_and_writes_the_page(run, tmp_path):
     assert re.search(r"%\) of true 7 are labelled 1 \(true: 21\.6%\)", output)
     this, no_noise = re.findall(r"^  (\d\.\d{3})  ", output, re.MULTILINE)[:2]
     assert float(this) < 0.5 * float(no_noise)
-    assert "T is informative" in output
-    assert output.endswith(f"Report: {page}\n")
-    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
-    assert os.listdir(page.parent) == ["report.html"]
+    assert re.search(r"What the estimate stands on: \d+ checks, of which 0 warn", output)
+    assert output.endswith(f"Check the labels: labelnoise review {shown}\n")
+    page = (shown / "report.html").read_text("utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "Truth: 22.1%" in page
+
+
+def test_demo_leaves_images_and_the_truth(run, shown):
+    """Each image is in the folder of its noisy label, and looks like its digit."""
+    run("demo", "--out", shown)
+    found, truth = Results.open(shown), read_table(shown / "truth.csv")
+    X, digits = load_digits(return_X_y=True)
+    assert found.names == truth.cells("name")
+    row = found.names.index("7/0007.png")
+    kind, path = found.content(row)
+    assert (kind, found.labels[row], truth.cells("true_label")[row]) == ("image", "7", "7")
+    with Image.open(path) as image:
+        pixels = np.asarray(image)
+    assert np.corrcoef(pixels[4::8, 4::8].ravel(), X[7])[0, 1] < -0.95
+    numbers = [int(name[2:6]) for name in found.names]
+    assert digits[numbers].tolist() == [int(label) for label in truth.cells("true_label")]
+    suspects = found.estimate.suspects()
+    true = digits[np.array(numbers)[suspects.index]]
+    assert (suspects.suggested.astype(int) == true).mean() > 0.9
 
 
 def test_demo_goes_to_its_own_folder(run, tmp_path, monkeypatch):
-    """Without --out the report goes to demo-output, and a second run replaces it."""
+    """Without --out all goes to demo-output; a second run finds it, another seed replaces it."""
     monkeypatch.chdir(tmp_path)
-    assert run("demo")[0] == run("demo")[0] == 0
-    assert os.listdir("demo-output") == ["report.html"]
+    first = run("demo")
+    assert without_time(run("demo")[1]) == without_time(first[1])
+    assert os.listdir() == ["demo-output"]
+    assert run("demo", "--seed", 3)[0] == 0
+    names = sorted(path.relative_to("demo-output/digits") for path in Path().rglob("*.png"))
+    assert [str(name) for name in names] == Results.open("demo-output").names
+    (tmp_path / "demo-output" / "answers.sqlite").touch()
+    status, _, errors = run("demo")
+    assert (status, "answers.sqlite was filled in" in errors) == (1, True)
+    assert names == sorted(path.relative_to("demo-output/digits") for path in Path().rglob("*.png"))
 
 
-def test_same_seed_same_answer(run, tmp_path):
+def test_same_seed_same_answer(run, shown, tmp_path):
     """A seed fixes all that is shown, but for the time; another seed gives other labels."""
-    out = tmp_path / "report.html"
-    first, page = run("demo", "--out", out, "--seed", 3), without_time(out.read_text("utf-8"))
-    report_on_digits.cache_clear()
-    again = run("demo", "--out", out, "--seed", 3)
-    assert without_time(again[1]) == without_time(first[1])
-    assert without_time(out.read_text("utf-8")) == page
-    run("demo", "--out", out, "--seed", 4)
-    assert without_time(out.read_text("utf-8")) != page
+    first, page = run("demo", "--out", shown), without_time((shown / "report.html").read_text())
+    again = run("demo", "--out", tmp_path / "again")
+    assert without_time(again[1]) == without_time(first[1]).replace(str(shown), f"{tmp_path}/again")
+    assert without_time((tmp_path / "again" / "report.html").read_text()) == page.replace(
+        str(shown), f"{tmp_path}/again"
+    )
+    other = run("demo", "--out", tmp_path / "other", "--seed", 4)
+    assert other[1].splitlines()[1] != first[1].splitlines()[1]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +131,7 @@ def test_same_seed_same_answer(run, tmp_path):
 )
 def test_demo_makes_the_noise_that_was_asked_for(run, tmp_path, kind, row):
     """The true T is that of the kind and the rate."""
-    _, output, _ = run("demo", "--noise", kind, "--rate", 0.2, "--out", tmp_path / "page.html")
+    _, output, _ = run("demo", "--noise", kind, "--rate", 0.2, "--out", tmp_path / "out")
     assert row in output
 
 
@@ -116,19 +146,19 @@ def test_class_noise_has_the_rate():
 
 def test_demo_warns_of_noise_that_cannot_be_found(run, tmp_path):
     """Where the true T breaks the assumption of the method, the demo says so."""
-    out = tmp_path / "page.html"
+    out = tmp_path / "out"
     status, output, errors = run("demo", "--noise", "pair", "--rate", 0.7, "--out", out)
     assert (status, errors) == (0, "")
     assert re.search(r"WARNING +truth +By the true T, some class gets another label", output)
 
 
 @pytest.mark.parametrize("width", [100, 80])
-def test_narrow_terminals_stack_the_matrices(run, tmp_path, monkeypatch, width):
+def test_narrow_terminals_stack_the_matrices(run, shown, monkeypatch, width):
     """No line of the matrices is wider than the terminal."""
     monkeypatch.setenv("COLUMNS", str(width))
-    _, output, _ = run("demo", "--out", tmp_path / "page.html")
+    _, output, _ = run("demo", "--out", shown)
     assert bool(re.search("Estimated T +True T", output)) == (width == 100)
-    lines = output.splitlines()[:-1]  # the last is the path, which is never broken
+    lines = output.splitlines()[:-2]  # the last have paths, which are never broken
     assert max(map(len, lines)) <= width
     assert len(re.findall(r"^9 ", output, re.MULTILINE)) == (1 if width == 100 else 2)
 
@@ -141,7 +171,7 @@ def test_class_names_are_not_markup(capsys):
         class_prior=np.array([0.5, 0.5]),
         noise_rate=0.15,
         truth=Truth(np.eye(2), 0.0, {"[x]": 0.3}),
-        findings=(Finding("f", True, 1.0, "Check [bold]this[/nonsense]."),),
+        findings=(Finding("f", False, 1.0, "Check [bold]this[/nonsense]."),),
     )
     digits._print_report(Console(width=100), report)
     output = capsys.readouterr().out
@@ -156,7 +186,7 @@ def test_class_names_are_not_markup(capsys):
 )
 def test_bad_rate_is_one_line(run, tmp_path, arguments):
     """A rate that cannot be is met with one line and status 1, and no file."""
-    status, output, errors = run("demo", "--out", tmp_path / "new" / "page.html", *arguments)
+    status, output, errors = run("demo", "--out", tmp_path / "new" / "out", *arguments)
     assert (status, output) == (1, "")
     assert re.fullmatch(r"Error: Expected 0 <= rate <= .*\n", errors)
     assert os.listdir(tmp_path) == []
@@ -172,16 +202,17 @@ def test_wrong_usage_has_status_2(run, arguments):
     assert "Usage" in errors
 
 
-@pytest.mark.parametrize("out", ["file/report.html", "folder", 300 * "x" + ".html"])
-def test_unwritable_page_is_one_line(run, tmp_path, out):
-    """A report that cannot be written is met with one line, and leaves nothing behind."""
+@pytest.mark.parametrize("out", ["file/out", "file", "folder", 300 * "x"])
+def test_unwritable_folder_is_one_line(run, tmp_path, out):
+    """A folder that cannot be made, or has other files, is met with one line and left alone."""
     (tmp_path / "file").write_text("not a folder")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.txt").touch()
     status, output, errors = run("demo", "--out", tmp_path / out)
     assert (status, output) == (1, "")
     assert re.fullmatch(r"Error: Expected .*\n", errors)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
-    assert os.listdir(tmp_path / "folder") == []
+    assert os.listdir(tmp_path / "folder") == ["thesis.txt"]
 
 
 def test_interrupt_is_one_line(run, monkeypatch):
@@ -190,14 +221,13 @@ def test_interrupt_is_one_line(run, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(digits, "_report_on_digits", interrupt)
+    monkeypatch.setattr(digits, "_audit_digits", interrupt)
     assert run("demo") == (130, "", "Interrupted.\n")
 
 
-def test_installed_command(tmp_path):
+def test_installed_command(shown):
     """The installed command runs, and is quiet about progress where there is no terminal."""
     command = os.path.join(os.path.dirname(sys.executable), "labelnoise")
-    out = tmp_path / "page.html"
-    done = subprocess.run([command, "demo", "--out", out], capture_output=True, text=True)
+    done = subprocess.run([command, "demo", "--out", shown], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert out.exists()
+    assert (shown / "report.html").exists()

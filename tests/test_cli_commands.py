@@ -17,6 +17,7 @@ from labelnoise.cli import training
 from labelnoise.comparison import compare_estimates
 from labelnoise.io.embedding import Embedding
 from labelnoise.noise import class_conditional
+from labelnoise.suspects import Suspect
 from tests.conftest import clusters, symmetric_matrix
 
 K, N = 3, 600
@@ -130,6 +131,40 @@ def test_estimate_for_groups_and_neighbourhoods(run, data):
     assert np.load("T.npy").shape == (300, K, K)
 
 
+@pytest.mark.parametrize("part", [["--groups", "g.csv"], ["--local"], []])
+def test_closer_checks_are_made_for_parts_too(run, data, part):
+    """What `HOC.diagnose` finds is said of the T of all data, whatever else is estimated."""
+    Path("g.csv").write_text("group\n" + "a\nb\n" * (N // 2))
+    for more, there in (([], True), (["--no-check"], False)):
+        _, output, _ = run("estimate", "x.npy", "y.npy", *part, *more)
+        assert ("Theorem 2" in output) == there
+
+
+def test_verified_is_what_a_person_wrote(run, data):
+    """A column true_label, beside any others; a copy of what the program suggests is refused."""
+    command = ["estimate", "x.npy", "y.npy", "--no-check", "--json", "--verified"]
+    assert run("suspects", "x.npy", "y.npy", "--out", "s.csv")[0] == 0
+    status, _, errors = run(*command, "s.csv")
+    assert (status, "into a column true_label" in errors) == (1, True)
+    listed = pd.read_csv("s.csv")
+    listed["true_label"] = data[listed["row"]]
+    listed.loc[9:, "true_label"] = None
+    listed.to_csv("checked.csv", index=False)
+    assert json.loads(run(*command, "checked.csv")[1])["verified"]["n"] == 9
+    X, y = clusters(K, N, seed=0, separation=0.3)  # suggestions are often wrong
+    np.save("x.npy", X)
+    np.save("y.npy", y)
+    more = ["--suggestions", "--n", "200", "--out", "s.csv"]
+    assert run("verify-sample", "x.npy", "y.npy", *more)[0] == 0
+    sample = pd.read_csv("s.csv")
+    for name in ("suggested_label", "predicted_label", "suggested label"):
+        copied = sample.rename(columns={"suggested_label": name})
+        copied.assign(true_label=copied[name]).to_csv("copied.csv", index=False)
+        status, _, errors = run(*command, "copied.csv")
+        assert status == 1
+        assert "copied.csv repeats the suggestions to the letter" in errors
+
+
 def test_the_report_shows_what_was_embedded(run, data):
     """Images and texts of the suspects are found by what the features' rows are called."""
     labels = np.load("y.npy")
@@ -149,7 +184,7 @@ def test_the_report_shows_what_was_embedded(run, data):
             worst = json.load(file)["suspects"]["rows"][0]
         if "." in names[0]:
             assert worst["name"] == f"{worst['row']}.png"
-            assert worst["picture"].startswith("data:image/png;base64,")
+            assert worst["picture"].startswith("data:image/jpeg;base64,")
         else:
             assert worst["text"] == f"text {worst['row']}: {worst['given']}"
     assert "600 rows of named.npy, but x.txt has 1" in _with_text_file(run)
@@ -188,10 +223,23 @@ def _with_text_file(run):
         (["train", "no", "--method", "magic"], 1, "one of ('ce', "),
         (["train", "no", "--method-setting", "q"], 2, "NAME=VALUE"),
         (["compare", "y.npy", "y.npy"], 1, "written by HOC.save"),
+        (["compare", "no.json", "y.npy"], 1, "there is no such file"),
+        (["estimate", "x.npy", "few.csv"], 1, "few.csv cannot be read: it is empty"),
+        (["estimate", "x.npy", "head.csv"], 1, "Expected labels in head.csv, but there is not one"),
+        (["estimate", "head.csv", "y.npy"], 1, "Expected features in head.csv, but it has only"),
+        (["estimate", "objects.npy", "y.npy"], 1, "Python objects, which may run code"),
+        (["embed", "paths.csv", "--kind", "images", "--out", "z.npy"], 1, "as root (--root)"),
+        (["embed", ".", "--encoder", "resnet50", "--out", "z.npy"], 1, "mean torchvision:resnet50"),
+        (["suspects", "x.npy", "--out", "s.csv"], 1, "no LABELS and no audit.json in x.npy"),
     ],
 )
 def test_bad_input_is_one_line_and_a_status(run, data, arguments, status, message):
     """1 for input that cannot be worked with, 2 for wrong usage, and no file is written."""
+    Path("few.csv").touch()
+    Path("head.csv").write_text("name,label\n")
+    Path("paths.csv").write_text("path,label\na.png,1\n")
+    Image.new("L", (2, 2)).save("one.png")
+    np.save("objects.npy", np.array([None, "a"], object), allow_pickle=True)
     before = sorted(os.listdir())
     found, output, errors = run(*arguments)
     assert (found, output) == (status, "")
@@ -206,13 +254,12 @@ def test_suspects_finds_what_is_wrong(run, data):
     status, output, errors = run("suspects", "x.npy", "y.npy", "--out", "s.csv", "--top", "20")
     assert (status, errors) == (0, "")
     assert "(20 of them)" in output
-    head, *lines = open_lines("s.csv")
-    assert head == "row,given label,suggested label,probability wrong"
-    rows = [line.split(",") for line in lines]
-    assert np.mean([wrong[int(row)] for row, *_ in rows]) > 0.9
-    assert np.mean([data[int(row)] == suggested for row, _, suggested, _ in rows]) > 0.9
-    chances = [float(chance) for *_, chance in rows]
-    assert chances == sorted(chances, reverse=True)
+    table = pd.read_csv("s.csv")
+    assert list(table) == list(Suspect._fields)
+    assert wrong[table["row"]].mean() > 0.9
+    assert (data[table["row"]] == table["predicted_label"]).mean() > 0.9
+    assert table["probability_wrong"].is_monotonic_decreasing
+    assert table["is_label_issue"].all()
 
 
 @pytest.mark.parametrize(
@@ -234,11 +281,11 @@ def test_corrupt_makes_the_noise_it_says(run, data, how):
 
 
 def test_corrupted_labels_keep_their_names(run, data):
-    """A table keeps its other columns as they were, but for what a spreadsheet would run."""
+    """A table keeps its separator and its other columns as they were."""
     with open("y.csv", "w") as file:
         file.write("path;size;label\nb;-1;1\na;=2;0\n")
     run("corrupt", "y.csv", "--rate", "0", "--out", "z.csv")
-    assert open_lines("z.csv") == ["path,size,label", "b,-1,1", "a,'=2,0"]
+    assert open_lines("z.csv") == ["path;size;label", "b;-1;1", "a;=2;0"]  # as it came
 
 
 def test_only_rows_with_features_are_corrupted(run, data):

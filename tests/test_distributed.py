@@ -10,20 +10,10 @@ import pytest
 
 from labelnoise import HOC, LabelNoiseError
 from labelnoise import distributed as module
-from labelnoise.distributed import (
-    Nearest,
-    Part,
-    Shards,
-    Space,
-    compare,
-    local_cluster,
-    nearest_in_shards,
-    partition,
-    remote_cluster,
-    search,
-)
-from labelnoise.io.shards import read_shard_labels
-from labelnoise.neighbors import Points, nearest_neighbors
+from labelnoise.distributed import local_cluster, nearest_in_shards, remote_cluster
+from labelnoise.io.shards import Shards, read_shard_labels
+from labelnoise.neighbors import Points, cluster, nearest_neighbors
+from labelnoise.neighbors.cluster import Nearest, Part, Space, compare, search
 from labelnoise.noise import symmetric
 from tests.conftest import clusters
 
@@ -104,7 +94,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_tiles_give_the_neighbours_of_one_machine(kind, metric, rng, monkeypatch):
     """Whatever float32 cannot tell, and wherever the parts and blocks end, one of them tiny."""
-    monkeypatch.setattr(module, "_BLOCK", 70)
+    monkeypatch.setattr(cluster, "_BLOCK", 70)
     X, k = KINDS[kind](rng), 3
     n, points = len(X), Points(X, metric)
     euclidean = (points.shift, points.scale[0, 0]) if metric == "euclidean" else ()
@@ -153,8 +143,6 @@ def test_shards_give_the_estimate_of_one_machine(kind, metric, client, tmp_path)
     same(est, expected)
     np.testing.assert_allclose(est.transition_matrix_, expected.transition_matrix_, atol=1e-6)
     assert str(est.diagnostics_) == str(expected.diagnostics_)
-    for refined in (est, expected):
-        refined._refinement = None
     np.testing.assert_array_equal(
         est.confidence_interval().noise_rate, expected.confidence_interval().noise_rate
     )
@@ -203,38 +191,6 @@ def test_a_sample_of_centres(client, tmp_path):
     assert est.confidence_interval().method == "independent"
     with pytest.raises(LabelNoiseError, match=r"0 or 1 .* \[0.  0.5\]"):
         HOC().fit(shards, y, center_weight=is_center / 2)
-
-
-def test_cells_find_most_neighbours(client, tmp_path, monkeypatch):
-    """Each row is in one cell; far cells are not compared, and the recall is what it says."""
-    monkeypatch.setattr(module, "_PROBED", 3)
-    monkeypatch.setattr(module, "_SAMPLE", 400)
-    X, y = data(600, d=6)
-    (tmp_path / "shards").mkdir()
-    shards = Shards(written(tmp_path / "shards", X))
-    cells = partition(shards, str(tmp_path / "cells"), n_cells=8)
-    assert sorted(cells.order) == list(range(len(X)))
-    first = np.load(tmp_path / "cells" / "cell-0.npy")
-    np.testing.assert_array_equal(first, X[cells.order[: len(first)]])
-    asked = []
-    est = HOC(refine=False).fit(cells, y, progress=lambda *at: asked.append(at))
-    n = len(cells.names)
-    assert max(total for stage, _, total in asked if stage == "neighbors") < n * (n + 1) / 2
-    expected = HOC(refine=False).fit(X, y)
-    assert abs(est.noise_rate_ - expected.noise_rate_) < 0.03
-    found = est.diagnostics_["search"]
-    inside = est.examples_.near.indices
-    exact = nearest_neighbors(X[cells.order], 2).indices
-    true = np.mean([np.isin(a, b) for a, b in zip(exact, inside, strict=True)])
-    assert 0.8 < true < 1
-    assert found.value == pytest.approx(true, abs=1e-9)  # all rows are judged here
-    assert f"{found.value:.1%} were found" in found.sentence
-    with pytest.raises(
-        LabelNoiseError, match=f"new folder for cells, but .*{tmp_path}/cells exists"
-    ):
-        partition(shards, str(tmp_path / "cells"))
-    with pytest.raises(LabelNoiseError, match="search = 'exact': shards are searched exactly"):
-        HOC(search="exact").fit(cells, y)
 
 
 def test_a_large_set_is_refined_by_a_sample(client, tmp_path, monkeypatch):
@@ -399,7 +355,7 @@ def test_what_does_not_go_with_shards(tmp_path):
     for settings, given in (({}, {"sources": y}), ({}, {"neighbors": X}), ({"n_rounds": 2}, {})):
         with pytest.raises(LabelNoiseError, match="in shards"):
             HOC(**settings).fit(shards, y, **given)
-    with pytest.raises(LabelNoiseError, match=r"search = 'approximate': .*partition"):
+    with pytest.raises(LabelNoiseError, match="search = 'approximate'"):
         HOC(search="approximate").fit(shards, y)
     with pytest.raises(LabelNoiseError, match="X has 300 rows and y 299"):
         HOC().fit(shards, y[1:])
@@ -412,7 +368,7 @@ def test_what_does_not_go_with_shards(tmp_path):
 
 def test_no_scheduler(monkeypatch):
     """An address where nobody answers, in one sentence."""
-    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
     where = "tcp://127.0.0.1:9"
     with pytest.raises(LabelNoiseError, match=f"scheduler at {where}.*"), remote_cluster(where):
         pass

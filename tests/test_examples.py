@@ -51,7 +51,7 @@ def words_and_numbers(page):
 
     Suspects with nearly the same probability may change places, so their rows are left out.
     """
-    page = re.sub(r"^ *\d+(  .*%|,\w+,\w+,0\.\d+)$", "", page, flags=re.MULTILINE)
+    page = re.sub(r"^ *\d+(  .*%|(,[\w.-]+){5})$", "", page, flags=re.MULTILINE)
     number = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
     numbers = [float(found.replace(",", "")) for found in number.findall(page)]
     return number.sub("0", page).split(), numbers

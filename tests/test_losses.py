@@ -33,7 +33,6 @@ PER_EXAMPLE = {
     **{name: lambda make=make, **kwargs: make(T3, **kwargs) for name, make in WITH_T.items()},
     "peer": lambda **kwargs: PeerLoss(0.5, **kwargs),
     "gce": GCELoss,
-    "truncated": lambda **kwargs: GCELoss(truncation=0.3, **kwargs),
     "cores": lambda **kwargs: CORESLoss(PRIOR3, **kwargs),
 }
 EVERY = {**PER_EXAMPLE, "dmi": DMILoss}
@@ -56,7 +55,7 @@ def test_without_torch_the_pip_command_is_named(monkeypatch):
     """The import fails with one sentence that says what to install."""
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "labelnoise.losses")
-    with pytest.raises(ImportError, match=r'pip install "labelnoise\[torch\]"'):
+    with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
         importlib.import_module("labelnoise.losses")
 
 
@@ -87,8 +86,6 @@ def test_values_by_hand():
         (PeerLoss(0.4), 0.6 * ce),
         (GCELoss(0.5), (1 - 0.25**0.5) / 0.5),
         (GCELoss(1.0), 0.75),
-        (GCELoss(0.5, truncation=0.5), (1 - 0.5**0.5) / 0.5),
-        (GCELoss(0.5, truncation=0.2), (1 - 0.25**0.5) / 0.5),
         (CORESLoss([0.9, 0.1], beta=0.5), ce - 0.5 * (0.9 * other + 0.1 * ce)),
     ):
         assert loss(logits, y).item() == pytest.approx(expected, rel=1e-6), loss
@@ -308,14 +305,10 @@ def test_dmi_leaves_out_absent_classes():
     assert DMILoss()(logits, torch.full_like(y, -100)) == 0
 
 
-def test_gce_near_cross_entropy_and_truncated():
-    """As q goes to 0 it is cross-entropy; truncated examples have no gradient."""
+def test_gce_near_cross_entropy():
+    """As q goes to 0 it is cross-entropy."""
     logits, y = batch()
     torch.testing.assert_close(GCELoss(1e-9)(logits, y), F.cross_entropy(logits, y))
-    own = logits.softmax(1)[range(12), y]
-    slope = gradient(GCELoss(truncation=0.3), logits, y)
-    assert (slope == 0).all(1).tolist() == (own <= 0.3).tolist()
-    assert 0 < (own <= 0.3).sum() < 12
 
 
 def test_cores_keeps_labels_that_cost_less_than_average():
@@ -355,11 +348,11 @@ def test_matrices_are_buffers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x, y: ForwardLoss(np.ones((2, 3)) / 3), r"shape \(K, K\).*\(2, 3\)"),
+        (lambda x, y: ForwardLoss(np.ones((2, 3)) / 3), r"shape \(2, 2\).*\(2, 3\)"),
         (lambda x, y: ForwardLoss([[1.5, -0.5], [0, 1]]), "-0.5"),
         (lambda x, y: ForwardLoss([[np.nan, 1], [0, 1]]), "nan"),
         (lambda x, y: ForwardLoss(np.transpose(T3)), "transposed"),
-        (lambda x, y: ForwardLoss("T"), "type str"),
+        (lambda x, y: ForwardLoss("T"), "array of numbers"),
         (lambda x, y: ForwardLoss(torch.eye(3, requires_grad=True)), "each call"),
         (lambda x, y: ForwardLoss(T3, reduction="median"), "but it is 'median'"),
         (lambda x, y: BackwardLoss(np.full((3, 3), 1 / 3)), "ForwardLoss"),
@@ -367,12 +360,11 @@ def test_matrices_are_buffers():
         (lambda x, y: BackwardLoss(np.eye(4))(x, y), r"\(3, 3\).*\(4, 4\)"),
         (lambda x, y: ForwardLoss(T3)(x, y, torch.eye(3).expand(5, 3, 3)), r"\(12, 3, 3\)"),
         (lambda x, y: GCELoss(0.0), "q = 0.0"),
-        (lambda x, y: GCELoss(truncation=1.0), "1.0"),
         (lambda x, y: ForwardLoss(T3, q=1.5), "q = 1.5"),
         (lambda x, y: ForwardLoss()(x, y, columns=torch.ones(12, 2)), r"\(12, 3\).*\(12, 2\)"),
         (lambda x, y: GCELoss()(x, y + 1), "from 0 to 2, or the ignore_index -100, but it has 3"),
         (lambda x, y: DMILoss()(x, y - 2), "but it has -2"),
-        (lambda x, y: CORESLoss([0.5, 0.6]), "off by 0.1"),
+        (lambda x, y: CORESLoss([0.5, 0.6]), r"\[0.5, 0.6\]"),
         (lambda x, y: CORESLoss([0.5, 0.5])(x, y), "2 and the logits 3"),
         (lambda x, y: DMILoss()(x, y[:5]), r"\(12, 3\).*\(5,\)"),
         (lambda x, y: PeerLoss()(x, y.double()), "float64"),

@@ -1,6 +1,8 @@
 """Labels that are probably wrong: ranked, weighed, dropped, relabelled."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import average_precision_score
@@ -8,7 +10,7 @@ from sklearn.metrics import average_precision_score
 from labelnoise import HOC, LabelNoiseError
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import class_conditional, pair_flip
-from labelnoise.suspects import drop, find_suspects, relabel, reweight
+from labelnoise.suspects import Suspect, drop, find_suspects, relabel, reweight
 from tests.conftest import clusters, pair_matrix
 
 POSTERIOR = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6], [0.4, 0.3, 0.3]])
@@ -99,14 +101,93 @@ def test_from_a_posterior():
     found = find_suspects(POSTERIOR, LABELS, ["a", "b", "c"], np.array([10, 11, 12, 13]))
     assert found.expected_errors == pytest.approx(0.1 + 0.8 + 0.7)
     assert found.n_labels == 3
-    columns = {name: column.tolist() for name, column in found.columns().items()}
-    assert columns == {
-        "index": [11, 12],
-        "given": ["a", "b"],
-        "suggested": ["b", "c"],
-        "probability": pytest.approx([0.8, 0.7]),
-    }
+    assert found.index.tolist() == [11, 12]
+    assert found.given.tolist() == ["a", "b"]
+    assert found.suggested.tolist() == ["b", "c"]
+    assert found.probability.tolist() == pytest.approx([0.8, 0.7])
+    assert found.label_score.tolist()[10:] == pytest.approx([0.9, 0.2, 0.3, np.nan], nan_ok=True)
+    assert found.given_label.tolist()[9:] == [None, "a", "a", "b", None]
+    assert found.predicted_label.tolist()[9:] == [None, "a", "b", "c", "a"]
     assert find_suspects(POSTERIOR, LABELS).given.tolist() == [0, 1]
+
+
+def test_a_row_for_every_example():
+    """The frame has the data's own index and cleanlab's names; only labelled rows are scored."""
+    X, y = clusters(3, 300, 0)
+    index = pd.Index([f"photo {i}" for i in range(300)])
+    labels = pd.Series(pair_flip(y, 0.2, random_state=0).labels, index, dtype="Int64")
+    labels.iloc[:20] = pd.NA
+    est = HOC().fit(pd.DataFrame(X), labels)
+    found, frame = est.suspects(), est.suspects().to_frame()
+    assert frame.index.equals(index)
+    assert list(frame) == list(Suspect._fields[1:])
+    scored = frame.iloc[20:]
+    assert frame["label_score"].isna().sum() == frame["given_label"].isna().sum() == 20
+    assert (scored["given_label"] == labels.iloc[20:]).all()
+    right = est.predict_proba()[np.arange(280), labels.iloc[20:].astype(int)]
+    np.testing.assert_allclose(scored["label_score"], right)
+    np.testing.assert_allclose(scored["probability_wrong"], 1 - right)
+    assert set(frame.index[frame["is_label_issue"]]) == set(index[found.index])
+    issues = scored[scored["is_label_issue"]]
+    assert (issues["predicted_label"] != issues["given_label"]).all()
+    assert (scored["predicted_label"] == y[20:]).mean() > 0.95
+    assert f"{index[found.index[0]]:>9}" in str(found)
+
+
+def test_an_index_is_that_of_labels_or_else_of_features():
+    """Without a data frame, rows are numbered."""
+    X, y = clusters(3, 200, 0)
+    table = pd.DataFrame(X, index=range(200, 0, -1))
+    for data, labels, expected in (
+        (X, y, pd.RangeIndex(200)),
+        (table, y.tolist(), table.index),
+        (table, pd.Series(y, pd.RangeIndex(5, 205)), pd.RangeIndex(5, 205)),
+        (pl.DataFrame(X), pl.Series(y), pd.RangeIndex(200)),
+    ):
+        assert HOC().fit(data, labels).suspects().to_frame().index.equals(expected)
+
+
+def test_iterates_over_suspects(fitted):
+    """The surest first, as tuples of Python objects, of which pandas makes a table."""
+    found = fitted[2].suspects()
+    rows = list(found)
+    assert len(rows) == len(found)
+    assert [row.row for row in rows] == found.index.tolist()
+    assert all(type(row.is_label_issue) is bool and row.is_label_issue for row in rows)
+    frame = pd.DataFrame(found)
+    assert list(frame) == list(Suspect._fields)
+    np.testing.assert_allclose(frame["label_score"], 1 - found.probability)
+    assert frame["given_label"].tolist() == found.given.tolist()
+
+
+def test_verified_labels_in_the_frame(fitted):
+    """A label that was found to be wrong stays an issue, with the true label; it is no suspect."""
+    clean, given, _ = fitted
+    est = HOC().fit(load_digits().data, given)
+    first, second = est.suspects().index[:2]
+    est.verify({int(first): clean[first], int(second): given[second]})
+    found, frame = est.suspects(), est.suspects().to_frame()
+    assert frame.loc[first].tolist()[:4] == [True, 0, given[first], clean[first]]
+    assert frame.loc[second].tolist()[:4] == [False, 1, given[second], given[second]]
+    assert not {first, second} & {row.row for row in found}
+    assert found.n_labels == 1695
+
+
+def test_files_have_the_same_columns(fitted, tmp_path):
+    """All rows or some, with names or without; what is missing stays empty."""
+    found = fitted[2].suspects()
+    found.save(tmp_path / "all.csv", names=[f"{i}.png" for i in range(1797)])
+    table = pd.read_csv(tmp_path / "all.csv")
+    assert list(table) == ["row", "name", *Suspect._fields[1:]]
+    assert table["name"].tolist() == [f"{i}.png" for i in range(1797)]
+    frame = found.to_frame()
+    assert table["label_score"].isna().tolist() == frame["label_score"].isna().tolist()
+    np.testing.assert_allclose(table["label_score"], frame["label_score"], atol=1e-6)
+    assert table["given_label"][100:].tolist() == frame["given_label"][100:].tolist()
+    found.save(tmp_path / "some.tsv", rows=found.index)
+    some = pd.read_csv(tmp_path / "some.tsv", sep="\t")
+    assert some["row"].tolist() == found.index.tolist()
+    assert list(some) == list(Suspect._fields)
 
 
 def test_what_to_do_with_them():
@@ -136,7 +217,7 @@ def test_prints_well():
     ("posterior", "labels", "classes", "message"),
     [
         ([[0.5, 0.6]], [0], None, "sum to 1, but row 0"),
-        (POSTERIOR, [0, 1], None, "each of the 4 examples"),
+        (POSTERIOR, [0, 1], None, "one for each example"),
         (POSTERIOR, [0, 1, 2, 3], None, "from 0 to 3|range from"),
         (POSTERIOR, ["a"] * 4, None, "class numbers"),
         (POSTERIOR, LABELS, ["a", "b"], "Expected 3 classes, as posterior has, but there are 2"),

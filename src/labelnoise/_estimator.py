@@ -17,12 +17,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import labelnoise
 from labelnoise._errors import LabelNoiseError, LabelNoiseTypeError, LabelNoiseWarning
+from labelnoise._validation import expect_two_classes, expect_whole, from_torch
 from labelnoise.checks import Diagnostics, Finding, check_duplicates
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.memory import expect_room
-from labelnoise.labels import class_names, encode_labels, missing_among
-from labelnoise.neighbors import Neighbors, Progress, given_neighbors, nearest_neighbors
-from labelnoise.stored import Stored, expect_contained, finite, plain, read_finding, same
+from labelnoise.labels import class_names, encode_labels, missing_among, row_names
+from labelnoise.stored import (
+    Stored,
+    expect_contained,
+    finite,
+    plain,
+    read_arrays,
+    read_finding,
+    same,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +41,6 @@ _FORMAT = "labelnoise estimate"
 _VERSION = 1
 _JSON_FACTOR = 10  # bytes of memory for one of a file
 _USUAL = 1e9  # features larger than it, or all smaller than its inverse, are scaled
-_LARGEST_WEIGHT = 1e100  # its square is finite
 _NO_WEIGHT = 1e-20  # of the largest column: smaller ones count as 0
 
 
@@ -45,9 +52,11 @@ class Estimator(BaseEstimator):
 
     _stored: ClassVar[dict[str, Stored]]
     _scale = 1.0  # of features, where squares and float32 would not hold them
+    _row_names: Any = None
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
+        tables = X, y
         if X is not None:
             X = self._features(X)
         labels, classes = encode_labels(y, self.classes, self.unlabeled)
@@ -60,6 +69,7 @@ class Estimator(BaseEstimator):
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         expect_two_classes(classes, labels)
+        self._row_names = row_names(*tables, n)
         return X, labels, classes
 
     def _features(self, X: Any, reset: bool = True) -> np.ndarray:
@@ -125,8 +135,8 @@ class Estimator(BaseEstimator):
                     False,
                     float(zero.mean()),
                     f"{zero.sum()} examples are zero vectors, which have no direction and so no "
-                    f"nearest neighbour by cosine: they were left out. Use metric='euclidean', or "
-                    f"see why the encoder gives zeros.",
+                    f"nearest neighbour by cosine: they were left out.",
+                    remedy="Use metric='euclidean', or see why the encoder gives zeros.",
                 )
             )
         rows = np.flatnonzero(usable)
@@ -138,29 +148,12 @@ class Estimator(BaseEstimator):
         X = X if len(rows) == len(X) else X[rows]
         return rows, [*notes, check_duplicates(X, labels[rows])]
 
-    def _neighbors(
-        self,
-        X: Any,
-        labels: np.ndarray,
-        given: Any,
-        sources: np.ndarray | None,
-        n_neighbors: int,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Neighbors:
-        """The neighbours that are given, or those found, outside each example's source."""
-        if given is not None:
-            return given_neighbors(given, len(labels), n_neighbors, labels >= 0, sources)
-        return nearest_neighbors(
-            X, n_neighbors, self.metric, sources=sources, progress=progress, **how
-        )
-
     def report(
         self,
         path: str | os.PathLike[str] | None = None,
         *,
         names: Sequence[str] | None = None,
-        images: Sequence[Any] | np.ndarray | None = None,
+        images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
         texts: Sequence[Any] | np.ndarray | None = None,
     ) -> Report:
         """Gather what there is to say of the estimate, with suspect labels where it can tell them.
@@ -172,14 +165,15 @@ class Estimator(BaseEstimator):
         path : str or path, optional
             Where to write it: .html, one file to look at in any browser, or .json.
         names, images, texts : sequences of length N, optional
-            Names of the examples, files (or arrays) of their images, their texts: shown with
-            the suspects.
+            Names of the examples, their images, their texts: shown with the suspects. Images are
+            files, arrays, or the folder in which `names` are files.
         """
         from labelnoise.report import report_of
 
         check_is_fitted(self)
-        known = hasattr(self, "suspects") and self.examples_ is not None
-        found = self.suspects() if known else None
+        overall: Any = getattr(self, "global_", self)
+        known = hasattr(overall, "suspects") and overall.examples_ is not None
+        found = overall.suspects() if known else None
         report = report_of(self, suspects=found, names=names, images=images, texts=texts)
         if path is not None:
             report.save(path)
@@ -246,6 +240,8 @@ class Estimator(BaseEstimator):
             return est
         except KeyError as error:
             reason = f"it has no {error}"
+        except FileNotFoundError:
+            reason = "there is no such file"
         except Exception as error:  # whatever a stranger's JSON leads to, as endless nesting
             reason = str(error) or type(error).__name__
         raise LabelNoiseError(
@@ -279,16 +275,8 @@ class Estimator(BaseEstimator):
             raise ValueError(f"it is one of {content['estimator']}")
         est = cls(**content["settings"])
         est._check_loaded_settings()
-        length: dict[str, int] = {}
-        for name, stored in cls._stored.items():
-            array = stored.read(content[name])
-            for axis, size in zip(stored.axes, np.shape(array), strict=False):
-                if length.setdefault(axis, size) != size:
-                    raise ValueError(f"the size of {name} does not fit")
+        for name, array in read_arrays(content, cls._stored).items():
             setattr(est, f"{name}_", array)
-        for name, stored in cls._stored.items():
-            if stored.holds in length and getattr(est, f"{name}_").max() >= length[stored.holds]:
-                raise ValueError(f"{name} has numbers that are too large")
         if content["n_features_in"] is not None:
             expect_whole("n_features_in", content["n_features_in"], 1)
             est.n_features_in_ = content["n_features_in"]
@@ -336,51 +324,7 @@ def stages(progress: Any) -> Callable[[str], Callable[[int, int], None] | None]:
     return stage
 
 
-def from_torch(X: Any) -> Any:
-    """A tensor of PyTorch, with or without a gradient, as an array."""
-    X = X.detach().cpu()
-    return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()
-
-
-def expect_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Meet a setting that has a few values."""
-    if not (isinstance(value, str) and value in allowed):
-        raise LabelNoiseError(f"Expected {name} to be one of {allowed}, but {name} = {value!r}")
-
-
-def expect_whole(name: str, value: Any, least: int) -> None:
-    """Meet a setting that is a number of things."""
-    if not (isinstance(value, int | np.integer) and value >= least):
-        raise LabelNoiseError(
-            f"Expected {name} to be a whole number >= {least}, but {name} = {value!r}"
-        )
-
-
-def expect_shrinkage(value: Any) -> None:
-    """Meet a setting that is "auto" or how much something else counts."""
-    number = isinstance(value, int | float | np.number)
-    if not (isinstance(value, str) and value == "auto") and not (
-        number and 0 <= float(value) < np.inf
-    ):
-        raise LabelNoiseError(
-            f'Expected shrinkage to be "auto" or a finite number >= 0, but shrinkage = {value!r}'
-        )
-
-
-def expect_two_classes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Class numbers that occur, of which there must be two."""
-    occurring = np.unique(labels[labels >= 0])
-    if len(occurring) < 2:
-        raise LabelNoiseError(
-            f"Expected at least two classes among the labels, but the number of classes is "
-            f"{len(occurring)}: {classes[occurring].tolist()}"
-        )
-    return occurring
-
-
-def encode_names(
-    values: Any, n: int, what: str, each: str = "example"
-) -> tuple[np.ndarray, np.ndarray]:
+def encode_names(values: Any, n: int, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct names of groups, sources and such in order, and the number (n,) of each's."""
     try:
         listed, values = values, np.asarray(values)
@@ -390,8 +334,8 @@ def encode_names(
         raise LabelNoiseError(f"Expected {what}s to be names, but they are not: {error}") from error
     if values.shape != (n,):
         raise LabelNoiseError(
-            f"Expected one {what} for each {each}, but {what}s has shape {values.shape} and there "
-            f"are {n} labels"
+            f"Expected one {what} for each example, but {what}s has shape {values.shape} and "
+            f"there are {n} labels"
         )
     missing = missing_among(objects)
     if missing.any():
@@ -413,32 +357,9 @@ def source_numbers(sources: Any, n: int) -> np.ndarray | None:
     return None if sources is None else encode_names(sources, n, "source")[1]
 
 
-def checked_weights(weights: Any, n: int) -> np.ndarray:
-    """Weights (n,) of examples: finite, not negative, and not all 0."""
-    try:
-        found = np.asarray(weights)
-    except ValueError as error:
-        raise LabelNoiseError(f"Expected center_weight to be numbers, but {error}") from error
-    if found.dtype.kind not in "fiub":
-        raise LabelNoiseError(
-            f"Expected center_weight to be numbers, but their type is {found.dtype}"
-        )
-    found = found.astype(float)
-    if found.shape != (n,):
-        raise LabelNoiseError(
-            f"Expected one center_weight for each example, but its shape is {found.shape} and "
-            f"there are {n} examples"
-        )
-    if not (found.min() >= 0 and 1 / _LARGEST_WEIGHT < found.max() < _LARGEST_WEIGHT):
-        raise LabelNoiseError(
-            f"Expected center_weight to be >= 0 with a maximum from {1 / _LARGEST_WEIGHT:.0e} to "
-            f"{_LARGEST_WEIGHT:.0e}, but the weights are from {found.min()} to {found.max()}"
-        )
-    return found
-
-
 def warn_of(findings: Iterable[Finding], stacklevel: int = 3) -> None:
     """Warn the caller of `fit` of what is not right."""
     for finding in findings:
         if not finding.ok:
-            warnings.warn(finding.sentence, LabelNoiseWarning, stacklevel=stacklevel)
+            said = f"{finding.sentence} {finding.remedy}".rstrip()
+            warnings.warn(said, LabelNoiseWarning, stacklevel=stacklevel)

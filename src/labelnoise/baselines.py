@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.clean_class.linear import as_labels, fit_transition_layer
+from labelnoise._validation import class_numbers, probability_rows
+from labelnoise.clean_class.linear import fit_transition_layer
+from labelnoise.io.packages import install
 from labelnoise.scores import from_cleanlab, true_transition_matrix
-
-_SUM_TOLERANCE = 1e-3  # admits float16
 
 
 def anchor_points(posteriors: Any, percentile: float = 97.0) -> np.ndarray:
@@ -86,7 +86,7 @@ def dual_t(posteriors: Any, labels: Any, percentile: float = 97.0) -> np.ndarray
            [0. , 1. ]])
     """
     P = probabilities(posteriors)
-    labels = as_labels(labels, *P.shape)
+    labels = class_numbers(labels, P.shape[1], len(P))
     return anchor_points(P, percentile) @ true_transition_matrix(P.argmax(1), labels, P.shape[1])
 
 
@@ -163,12 +163,12 @@ def confident_learning(posteriors: Any, labels: Any) -> np.ndarray:
     of the class.
     """
     P = probabilities(posteriors)
-    labels = as_labels(labels, *P.shape)
+    labels = class_numbers(labels, P.shape[1], len(P))
     try:
         from cleanlab.count import compute_confident_joint, estimate_latent
     except ModuleNotFoundError as error:
         raise ImportError(
-            'Expected cleanlab to be installed, but it is not: pip install "labelnoise[cleanlab]"'
+            f"Expected cleanlab to be installed, but it is not: {install('cleanlab')}"
         ) from error
     _, noise_matrix, _ = estimate_latent(compute_confident_joint(labels, P), labels)
     absent = noise_matrix.sum(axis=0) == 0
@@ -181,11 +181,4 @@ def probabilities(posteriors: Any) -> np.ndarray:
     P = np.asarray(posteriors, np.float64)
     if P.ndim != 2 or not P.size:
         raise LabelNoiseError(f"Expected posteriors of shape (N, K), but their shape is {P.shape}")
-    total = P.sum(axis=1)
-    wrong = np.flatnonzero(~((P >= 0).all(axis=1) & (np.abs(total - 1) < _SUM_TOLERANCE)))
-    if len(wrong):
-        raise LabelNoiseError(
-            f"Expected rows of posteriors that are >= 0 and sum to 1, but row {wrong[0]} is "
-            f"{P[wrong[0]].tolist()} ({len(wrong)} such rows)"
-        )
-    return P / total[:, None]
+    return probability_rows(P, "posteriors")

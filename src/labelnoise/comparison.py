@@ -10,9 +10,10 @@ from scipy.stats import norm
 
 from labelnoise._errors import LabelNoiseError
 from labelnoise.hoc import HOC
+from labelnoise.intervals import holm
 from labelnoise.scores import transition_error
 
-_LEAST_SHOWN = 0.0005  # rounds to 0.1 points
+_LEAST_SHOWN = 0.0005  # smaller changes of T are shown as 0.0 points
 _MOST_SENTENCES, _LARGEST_PRINTED = 6, 12
 
 
@@ -59,7 +60,7 @@ def compare_estimates(a: HOC, b: HOC) -> EstimateComparison:
     ends_a, ends_b = _intervals(a), _intervals(b)
     if ends_a is not None and ends_b is not None:
         there = ends_b.transition_matrix[:, order[:, None], order]
-        p_values = _holm(_p_values(T_a, ends_a.transition_matrix, T_b, there))
+        p_values = holm(_p_values(T_a, ends_a.transition_matrix, T_b, there))
         rate_p = float(_p_values(rates[0], ends_a.noise_rate, rates[1], ends_b.noise_rate))
     examples = (a.class_prior_ + b.class_prior_[order])[:, None] * np.abs(T_b - T_a)
     np.fill_diagonal(examples, 0)
@@ -103,13 +104,6 @@ def _p_values(a: Any, ends_a: np.ndarray, b: Any, ends_b: np.ndarray) -> np.ndar
     towards_a = np.where(b > a, b - ends_b[0], ends_b[1] - b)
     error = np.hypot(towards_a, towards_b) / norm.isf(0.025)
     return np.asarray(2 * norm.sf(np.abs(b - a) / np.maximum(error, 1e-300)))
-
-
-def _holm(p_values: np.ndarray) -> np.ndarray:
-    order = np.argsort(p_values, axis=None)
-    adjusted = np.empty(p_values.size)
-    adjusted[order] = np.maximum.accumulate(p_values.flat[order] * np.arange(len(order), 0, -1))
-    return np.minimum(adjusted, 1).reshape(p_values.shape)
 
 
 def _judged(p_value: float | None) -> str:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.neighbors import Progress, nearest_neighbors
 
 ROUNDS_SEARCH = ("sample", "all")
 
-_LARGEST_CLASS_COUNT = 2_000_000  # a triple is counted under one int64 key below K^3
+_MOST_CLASSES = 2_000_000  # K^3, the number of keys of triples, must fit int64
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -59,7 +59,7 @@ class Consensus:
                 f"Expected triples of shape (M, 3) and as many weights, but their shapes are "
                 f"{self.triples.shape} and {self.weights.shape}"
             )
-        _class_numbers(self.triples, self.n_classes, least=0)
+        class_numbers(self.triples, self.n_classes, name="triples")
         if len(self.weights) and not (np.isfinite(self.weights).all() and self.weights.min() >= 0):
             raise LabelNoiseError("Expected finite weights >= 0, but some are not")
 
@@ -105,7 +105,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected at least 2 neighbors of each example, but there is {k}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         weight = np.ones(n) if center_weight is None else np.asarray(center_weight, float)
         if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
             raise LabelNoiseError(
@@ -115,20 +115,10 @@ class Consensus:
         if independent:
             usable = weight * (labels >= 0) * (labels[neighbors] >= 0).all(axis=1) > 0
             weight = weight * np.isin(np.arange(n), independent_centres(neighbors, usable))
-        around = labels[neighbors]
-        pairs = list(combinations(range(k), 2))
-        usable = [(around[:, i] >= 0) & (around[:, j] >= 0) for i, j in pairs]
-        centre = (labels >= 0) & (weight > 0) & np.any(usable, axis=0)
-        share = weight / np.maximum(np.sum(usable, axis=0), 1)
-        triples, weights = [], []
-        for (i, j), both in zip(pairs, usable, strict=True):
-            rows = np.flatnonzero(both & centre)
-            triples.append(np.column_stack([labels[rows], around[rows, i], around[rows, j]]))
-            weights.append(share[rows])
-        used = weight[centre] / weight.max(initial=1e-300)
+        centre, triples, share = triples_around(np.where(weight > 0, labels, -1), labels[neighbors])
+        used = weight[np.unique(centre)] / weight.max(initial=1e-300)
         n_centers = round(used.sum() ** 2 / max((used**2).sum(), 1e-300))
-        found = np.concatenate(triples), np.concatenate(weights)
-        return cls._of(*found, n_classes, n_centers, ordered)
+        return cls._of(triples, weight[centre] * share, n_classes, n_centers, ordered)
 
     @classmethod
     def from_labels(cls, labels: np.ndarray, n_classes: int, *, ordered: bool = False) -> Consensus:
@@ -141,7 +131,7 @@ class Consensus:
             raise LabelNoiseError(
                 f"Expected three labels for each example, but labels has shape {labels.shape}"
             )
-        labels, n_classes = _class_numbers(labels, n_classes), int(n_classes)
+        labels, n_classes = class_numbers(labels, n_classes, least=-1), int(n_classes)
         labels = labels[(labels >= 0).all(axis=1)]
         return cls._of(labels, np.ones(len(labels)), n_classes, len(labels), ordered)
 
@@ -201,14 +191,22 @@ class Consensus:
 
     @classmethod
     def from_model(
-        cls, transition_matrix: np.ndarray, class_prior: np.ndarray, n_centers: int = 1
+        cls,
+        transition_matrix: np.ndarray,
+        class_prior: np.ndarray,
+        n_centers: int = 1,
+        *,
+        neighbor_matrix: np.ndarray | None = None,
     ) -> Consensus:
-        """Give the exact consensus of (T, p): every triple, weighted by its probability."""
-        K = len(class_prior)
+        """Give the exact consensus of (T, p): every triple, weighted by its probability.
+
+        `neighbor_matrix` takes the place of T for the two neighbours, if they differ in class.
+        """
+        K, M = len(class_prior), transition_matrix if neighbor_matrix is None else neighbor_matrix
         a, (b, c) = np.arange(K), np.triu_indices(K)
         orders = np.where(b == c, 1.0, 2.0)
         joint = class_prior[:, None] * transition_matrix
-        chance = joint.T @ (transition_matrix[:, b] * transition_matrix[:, c] * orders)
+        chance = joint.T @ (M[:, b] * M[:, c] * orders)
         triples = np.column_stack([np.repeat(a, len(b)), np.tile(b, K), np.tile(c, K)])
         return cls._of(triples, chance.ravel() * n_centers, K, n_centers)
 
@@ -222,10 +220,8 @@ class Consensus:
         ordered: bool = False,
     ) -> Consensus:
         """Sort the two neighbours, unless they are ordered, and merge equal triples."""
-        if K > _LARGEST_CLASS_COUNT:
-            raise LabelNoiseError(
-                f"Expected at most {_LARGEST_CLASS_COUNT} classes, but there are {K}"
-            )
+        if K > _MOST_CLASSES:
+            raise LabelNoiseError(f"Expected at most {_MOST_CLASSES} classes, but there are {K}")
         centre, near = triples[:, 0].astype(np.int64), triples[:, 1:]
         near = near if ordered else np.sort(near, axis=1)
         key, place = np.unique((centre * K + near[:, 0]) * K + near[:, 1], return_inverse=True)
@@ -342,6 +338,23 @@ class Consensus:
             ) from error
 
 
+def triples_around(
+    labels: np.ndarray, around: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Triples of each label (N,) with all pairs of its neighbours' labels (N, k).
+
+    Gives the row of each centre (M,), the triples (M, 3), and one over the number of triples that
+    the centre has (M,). -1 is unlabelled, and a triple with such a member is left out.
+    """
+    rows, found = [], []
+    for i, j in combinations(range(around.shape[1]), 2):
+        triples = np.column_stack([labels, around[:, i], around[:, j]])
+        rows.append(np.flatnonzero((triples >= 0).all(axis=1)))
+        found.append(triples[rows[-1]])
+    centre = np.concatenate(rows)
+    return centre, np.concatenate(found), 1 / np.bincount(centre, minlength=len(labels))[centre]
+
+
 def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None) -> np.ndarray:
     """Choose centres whose triples share no example: the paper's ``E_3*``.
 
@@ -364,22 +377,6 @@ def independent_centres(neighbors: np.ndarray, usable: np.ndarray | None = None)
             for one in (centre, *around):
                 free[one] = False
     return np.array(chosen, np.intp)
-
-
-def _class_numbers(labels: Any, n_classes: int, least: int = -1) -> np.ndarray:
-    """Class numbers as integers that cannot overflow; -1 is unlabelled."""
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iub":
-        raise LabelNoiseError(
-            f"Expected class numbers (integers), but their type is {labels.dtype}"
-        )
-    if labels.size and not least <= labels.min() <= labels.max() < n_classes:
-        unlabelled = "-1 (unlabelled)" if least else "0"
-        raise LabelNoiseError(
-            f"Expected class numbers from {unlabelled} to n_classes - 1 = {n_classes - 1}, but "
-            f"they range from {labels.min()} to {labels.max()}"
-        )
-    return labels.astype(np.int64)
 
 
 def expected_consensus(

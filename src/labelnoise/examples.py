@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,30 @@ import numpy as np
 from labelnoise._arrays import HOST
 from labelnoise._errors import LabelNoiseError
 from labelnoise.clean_class import CleanClass, counted_joint, fit_clean_class, tilted
+from labelnoise.clean_class.dependence import Case
 from labelnoise.clean_class.evidence import VOTERS
 from labelnoise.neighbors import Neighbors, chosen_device, given_neighbors, nearest_neighbors
+from labelnoise.stored import Stored, read_arrays
 
-LEAST_EXAMPLES = 10  # for each class, on average, for a model of the clean class
-LARGEST_REFINED = 50_000_000  # examples times classes
-MOST_REFINED_CLASSES = 300  # T has so many entries that their search takes minutes
+LEAST_EXAMPLES = 10  # a class, on average, for a model of the clean class
+LARGEST_REFINED = 50_000_000  # examples times classes, for a model of the clean class
+MOST_REFINED_CLASSES = 300  # with more, the search for T takes minutes
+
+
+_OF_EXAMPLES = {
+    "labels": Stored("n", "K"),
+    "rows": Stored("n", "N"),
+    "neighbors": Stored("nk", "n"),
+    "distances": Stored("nk", "numbers"),
+    "posterior": Stored("nK"),
+}
+_OF_MODEL = {
+    "given_h": Stored("KK"),
+    "given_h_prior": Stored("K"),
+    "of_triples": Stored("KK"),
+    "of_triples_prior": Stored("K"),
+    "case": Stored("c", "numbers"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +140,7 @@ def posterior_by_triples(data: Examples, T: np.ndarray, p: np.ndarray, metric: s
     Row n is of the n-th labelled example.
     """
     use = np.flatnonzero(data.labels >= 0)
-    near = data.near  # None after rounds, which find neighbours of their own
+    near = data.near  # None after `n_rounds`, which search in each sample
     if near is None:
         near = neighbors_of(data.X, data.labels, 2, metric)
     three = np.column_stack([data.labels[use], data.labels[near.indices[use, :2]]])
@@ -141,3 +159,52 @@ def posterior_of_labels(labels: np.ndarray, T: np.ndarray, p: np.ndarray) -> np.
         posterior *= np.where((column >= 0)[:, None], T.T[column], 1)
     posterior += 1e-12
     return posterior / posterior.sum(axis=1, keepdims=True)
+
+
+def examples_to_arrays(
+    data: Examples, model: CleanClass | None, posterior: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Give labels, neighbours and the clean class of examples, all labelled, as plain arrays."""
+    assert data.near is not None
+    assert data.near.distances is not None
+    arrays = {
+        "labels": data.labels,
+        "rows": data.rows,
+        "neighbors": data.near.indices,
+        "distances": data.near.distances,
+        "posterior": posterior,
+    }
+    if model is not None:
+        arrays["given_h"], arrays["given_h_prior"] = model.given_h
+        arrays["of_triples"], arrays["of_triples_prior"] = model.of_triples
+        arrays["case"] = np.array(astuple(model.case))
+        if model.draws is not None:
+            arrays["draws"] = model.draws
+    return arrays
+
+
+def examples_from_arrays(
+    arrays: Mapping[str, Any], point: tuple[np.ndarray, np.ndarray], n_rows: int
+) -> tuple[Examples, CleanClass | None, np.ndarray]:
+    """Give examples, the model behind the point (T, class prior), and the posterior.
+
+    Examples have no features, and the model predicts no new ones. What cannot be is a ValueError.
+    """
+    T, prior = point
+    found = read_arrays(arrays, _OF_EXAMPLES, K=len(prior), N=n_rows)
+    labels, rows = found["labels"].astype(np.intp), found["rows"].astype(np.intp)
+    near = Neighbors(found["neighbors"].astype(np.intp), found["distances"])
+    if min(labels.min(), rows.min(), near.indices.min()) < 0 or (np.diff(rows) <= 0).any():
+        raise ValueError("rows, labels or neighbours are missing")
+    data, model = Examples(None, labels, rows, near), None
+    if "case" in arrays:
+        own = read_arrays(arrays, _OF_MODEL, K=len(prior), c=len(fields(Case)))
+        draws = Stored("dKK", "numbers", optional=True).read(arrays.get("draws"))
+        if draws is not None and draws.shape[1:] != T.shape:
+            raise ValueError("the size of draws does not fit")
+        given_h, of_triples = (
+            (own[name], own[f"{name}_prior"]) for name in ("given_h", "of_triples")
+        )
+        case = Case(*own["case"].tolist())
+        model = CleanClass(T, prior, labels, found["posterior"], given_h, of_triples, case, draws)
+    return data, model, found["posterior"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -13,13 +14,18 @@ from labelnoise._estimator import Estimator
 from labelnoise.checks import Diagnostics
 from labelnoise.clean_class import CleanClass
 from labelnoise.clean_class.evidence import VOTERS
+from labelnoise.consensus import Consensus
 from labelnoise.examples import (
+    Examples,
     clean_class_of,
+    examples_from_arrays,
+    examples_to_arrays,
     posterior_by_triples,
     posterior_of_labels,
 )
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.labels import encode_labels
+from labelnoise.neighbors.agreement import NeighborAgreement, neighbor_agreement
 from labelnoise.suspects import Suspects, find_suspects
 from labelnoise.verified import (
     Ends,
@@ -32,6 +38,9 @@ from labelnoise.verified import (
     verify,
 )
 
+if TYPE_CHECKING:
+    from labelnoise.card import Card
+
 
 class FittedEstimate(Estimator):
     """An estimate of one T, with what follows from it for each example."""
@@ -40,6 +49,7 @@ class FittedEstimate(Estimator):
     class_prior_: np.ndarray
     diagnostics_: Diagnostics
     examples_: Any = None  # Examples, where labels of examples were fitted
+    agreement_: NeighborAgreement | None = None
     clean_class_: Any = None  # CleanClass, where T was told from overlap by features
     verified_: Verification | None = None
     _verified_intervals: dict[float, ConfidenceInterval]
@@ -93,7 +103,7 @@ class FittedEstimate(Estimator):
         if data.X is None:
             raise LabelNoiseError(
                 "Expected an estimate that was fitted to features, to predict new examples, but "
-                "it was fitted to neighbors alone"
+                "it was fitted to neighbors alone, or read from a folder of results"
             )
         use = np.flatnonzero(data.labels >= 0)
         search = NearestNeighbors(algorithm="brute", metric=self.metric).fit(data.X[use])
@@ -127,8 +137,8 @@ class FittedEstimate(Estimator):
         Returns
         -------
         Suspects
-            As many as are expected to be wrong: `noise_rate_` of all. Print it, or take its
-            `columns()`.
+            As many as are expected to be wrong: `noise_rate_` of all. Print it, iterate over it, or
+            take its `to_frame()`, which has a row for every example of the data.
 
         Examples
         --------
@@ -142,10 +152,23 @@ class FittedEstimate(Estimator):
         True
         """
         posterior, (labels, rows) = self.predict_proba(), self._labelled()
-        others = np.ones(len(labels), bool)
+        verified = np.zeros(len(labels), bool)
         if self.verified_ is not None and self.verified_.answers is not None:
-            others[self.verified_.answers.place] = False
-        return find_suspects(posterior[others], labels[others], self.classes_, rows[others])
+            verified[self.verified_.answers.place] = True
+        return find_suspects(
+            posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
+        )
+
+    def card(self) -> Card:
+        """Give a label-quality card, for the README of the data set: print it, or `save` it.
+
+        It has the noise rate with its interval and what they rest on, the most frequent confusions
+        and serious findings; `save_badge` writes an SVG with the rate.
+        """
+        from labelnoise.card import card_of
+
+        check_is_fitted(self)
+        return card_of(self)
 
     def to_verify(
         self,
@@ -221,6 +244,36 @@ class FittedEstimate(Estimator):
         others = [finding for finding in self.diagnostics_ if finding.name not in names]
         self.diagnostics_ = Diagnostics((*found.findings, *others))
         return found
+
+    def example_arrays(self) -> dict[str, np.ndarray]:
+        """Give what `save` leaves out, as plain arrays: see `with_examples`."""
+        data = self.examples_
+        whole = isinstance(data, Examples) and data.near is not None
+        if not (whole and data.near.distances is not None) or self.verified_ is not None:
+            raise LabelNoiseError(
+                "Expected an estimate that was fitted to features and labels in memory, and no "
+                "verified labels yet, to keep its examples"
+            )
+        model = self._clean_class()
+        posterior = model.posterior if isinstance(model, CleanClass) else model
+        return examples_to_arrays(data, self.clean_class_, posterior)
+
+    def with_examples(self, arrays: Mapping[str, Any], n_rows: int) -> Self:
+        """Give a loaded estimate its examples back, of data with so many rows.
+
+        Everything but predicting new examples then works as after `fit`. Arrays that do not fit
+        are a ValueError.
+        """
+        own = self.transition_matrix_, self.class_prior_
+        data, model, posterior = examples_from_arrays(arrays, own, n_rows)
+        assert data.near is not None
+        near = data.near.indices[:, : self.n_neighbors]
+        self.consensus_ = Consensus.from_neighbors(data.labels, near, len(self.classes_))
+        self.agreement_ = neighbor_agreement(data.near, data.labels)
+        self.examples_, self.clean_class_, self._by_triples = data, model, [posterior]
+        self._row_names = range(n_rows)
+        self.triples_class_prior_ = own[1] if model is None else model.of_triples[1]
+        return self
 
     def _verified_interval(self, level: float) -> ConfidenceInterval:
         """Intervals of the rate and T that verified labels gave, kept as they take a second."""

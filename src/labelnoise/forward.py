@@ -12,16 +12,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
-from labelnoise._estimator import expect_two_classes, expect_whole
-from labelnoise.clean_class.linear import as_labels, checked_features, fit_softmax
+from labelnoise._validation import (
+    class_numbers,
+    expect_two_classes,
+    expect_whole,
+    transition_matrix,
+)
+from labelnoise.clean_class.linear import checked_features, fit_softmax
 from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
-from labelnoise.noise import checked_transition
 
 _FOLDS = 3
-_NEGLIGIBLE = 0.01  # posterior below which an example is no copy of a class
-_LEAST_GAIN = 1e-3  # of the held-out log-likelihood, for EM to go on
-_LEAST_CHANCE = 1e-6  # a forest gives 0 to a class that it has not seen
+_LEAST_GAIN = 1e-3  # EM stops if the mean held-out log-likelihood gains less
 
 
 class ForwardClassifier(ClassifierMixin, BaseEstimator):
@@ -91,13 +93,13 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
         expect_whole("max_iter", self.max_iter, 1)
         X = checked_features(X, partial(validate_data, self, ensure_min_samples=2))
         labels, classes = encode_labels(y)
-        as_labels(labels, len(X), len(classes), least=-1)
+        class_numbers(labels, len(classes), len(X), least=-1)
         expect_two_classes(classes, labels)
         if self.transition_matrix is None:
             self.hoc_ = HOC().fit(X, y)
             T = self.hoc_.transition_matrix_
         else:
-            T = checked_transition(self.transition_matrix, len(classes), "transition_matrix")
+            T = transition_matrix(self.transition_matrix, "transition_matrix", len(classes))
         if not T.any(axis=0).all():
             raise LabelNoiseError(
                 f"Expected a transition_matrix by which each label in y is possible, but its "
@@ -154,7 +156,8 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
             for held_out in (fold == number for number in range(_FOLDS)):
                 fitted = _weighted_fit(model, X[~held_out], posterior[~held_out])
                 clean[held_out] = _predict_all(fitted, X[held_out], len(T))
-            joint = chance * np.maximum(clean, _LEAST_CHANCE)
+            # A forest gives 0 to a class that it has not seen.
+            joint = chance * np.maximum(clean, 1e-6)
             total = joint.sum(axis=1, keepdims=True)
             likelihood = np.log(total).mean()
             if likelihood < highest + _LEAST_GAIN:
@@ -164,8 +167,8 @@ class ForwardClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _weighted_fit(estimator: Any, X: np.ndarray, posterior: np.ndarray) -> Any:
-    """Fit to a copy of each example for each class, with the posterior as weight."""
-    rows, classes = np.nonzero(posterior > _NEGLIGIBLE)
+    """Fit to a copy of each example for each class of some posterior, which is its weight."""
+    rows, classes = np.nonzero(posterior > 0.01)
     return clone(estimator).fit(X[rows], classes, sample_weight=posterior[rows, classes])
 
 

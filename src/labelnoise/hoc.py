@@ -12,25 +12,23 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Stored,
     all_at_once,
-    checked_weights,
-    expect_one_of,
-    expect_whole,
     source_numbers,
     stages,
     warn_of,
 )
+from labelnoise._validation import checked_weights, expect_one_of, expect_whole
 from labelnoise.checks import (
     Diagnostics,
     Finding,
-    check_clean_class,
-    check_fit,
+    check_examples,
     check_guarantee,
-    check_matrix,
+    check_refined,
     check_rows,
     check_search,
-    check_solution,
-    overlap_of,
+    check_triples,
+    widened,
 )
+from labelnoise.clean_class import trust_triples
 from labelnoise.clean_class.interval import clean_class_interval
 from labelnoise.consensus import Consensus
 from labelnoise.examples import Examples, can_refine, clean_class_of, neighbors_of
@@ -38,14 +36,13 @@ from labelnoise.fitted import FittedEstimate
 from labelnoise.intervals import ConfidenceInterval, confidence_interval
 from labelnoise.labels import class_names
 from labelnoise.neighbors import METRICS, SEARCHES, chosen_search
-from labelnoise.neighbors.agreement import NeighborAgreement, neighbor_agreement
+from labelnoise.neighbors.agreement import neighbor_agreement
 from labelnoise.solvers import SOLVERS, solve
 from labelnoise.summary import quick_interval, summary
 
 Progress = Callable[[str, int, int], None]
 
 _PAPER_SAMPLE = 15_000
-_OVERLAP_OF_ROUNDS = 3.0  # each example is in three triples of a round, on average
 _PERMUTED = 0.25  # a row of the triples' T with its maximum off the diagonal by more, and a
 _AT_DIAGONAL = 0.9  # T given h with an entry so near to the diagonal's: the classes are permuted
 
@@ -147,7 +144,6 @@ class HOC(FittedEstimate):
         "transition_matrix": Stored("KK"),
         "triples_transition_matrix": Stored("KK"),
     }
-    agreement_: NeighborAgreement | None = None
     diagnostics_: Diagnostics
     _saved_interval: ConfidenceInterval | None = None
 
@@ -296,6 +292,7 @@ class HOC(FittedEstimate):
             self.agreement_ = neighbor_agreement(near, labels)
         if near is not None and self._refines(weight):
             self._refine(stage("refining"))
+        self._check_examples()
         if verified is not None:
             self.verify(verified)
         warn_of(self.diagnostics_, stacklevel=4)
@@ -363,14 +360,8 @@ class HOC(FittedEstimate):
         self.classes_, self.consensus_, self._by_triples = classes, consensus, []
         self.transition_matrix_ = self.triples_transition_matrix_ = T
         self.class_prior_ = self.triples_class_prior_ = p
-        overlap, data = 1.0, self.examples_
-        if data is not None:
-            overlap = _OVERLAP_OF_ROUNDS
-            if data.near is not None:
-                overlap = overlap_of(data.near.indices[:, : self.n_neighbors], data.labels, T, p)
-        fit = check_fit(consensus, solution, self.solver, overlap, classes)
-        findings = (*check_solution(consensus, solution, classes), fit, *notes)
-        self.diagnostics_ = Diagnostics(findings)
+        found = check_triples(consensus, solution, self.solver, self.examples_, classes)
+        self.diagnostics_ = Diagnostics((*found, *notes))
         if progress:
             progress(1, 1)
 
@@ -394,14 +385,18 @@ class HOC(FittedEstimate):
             return
         self.clean_class_ = found
         self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
-        has_label = self.consensus_.label_counts() > 0
-        of_matrix = check_matrix(
-            self.consensus_, self.transition_matrix_, self.class_prior_, has_label, self.classes_
-        )
-        # Whether the triples' T explains the triples says nothing of this T.
-        new = {finding.name for finding in of_matrix} | {"fit"}
-        kept = [finding for finding in self.diagnostics_ if finding.name not in new]
-        self.diagnostics_ = Diagnostics((*of_matrix, *check_clean_class(found), *kept))
+        self.diagnostics_ = check_refined(self.diagnostics_, self.consensus_, found, self.classes_)
+
+    def _check_examples(self) -> None:
+        """Check what the estimate stands on; where features know the labels, trust the triples."""
+        data, found = self.examples_, self.clean_class_
+        near = None if data.near is None else data.near.indices
+        how = {"classes": self.classes_, "metric": self.metric, "unlabeled": self.unlabeled}
+        findings = check_examples(data.X, data.labels, near, found, **how)
+        self.diagnostics_ = self.diagnostics_.replaced(findings)
+        if found is not None and self.diagnostics_["learnt"].severity == "serious":
+            self.clean_class_ = found = trust_triples(found)
+            self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
 
     def confidence_interval(self, level: float = 0.95) -> ConfidenceInterval:
         """Give intervals for T, the class prior and the noise rate: population values, per entry.
@@ -443,8 +438,8 @@ class HOC(FittedEstimate):
                 f"but solver = {self.solver!r}, n_rounds = {self.n_rounds}"
             )
         found, data = self.clean_class_, self.examples_
-        if found is not None and not found.case.depends:
-            return clean_class_interval(found, level)
+        if found is not None and not found.case.share:
+            return widened(clean_class_interval(found, level), self.diagnostics_, found, data)
         counted: dict[str, Any] = {}
         if data is not None and data.near is not None:
             near = data.near.indices[:, : self.n_neighbors]
@@ -452,9 +447,9 @@ class HOC(FittedEstimate):
             counted["center_weight"] = data.center_weight
         of_triples = self.triples_transition_matrix_, self.triples_class_prior_
         interval = confidence_interval(self.consensus_, *of_triples, level=level, **counted)
-        if found is None:
-            return interval
-        return clean_class_interval(found, level, interval)
+        if found is not None:
+            interval = clean_class_interval(found, level, interval)
+        return widened(interval, self.diagnostics_, found, data)
 
     def diagnose(self, progress: Progress | None = None) -> Diagnostics:
         """Look closer at what the estimate stands on; `diagnostics_` then has these findings too.
@@ -467,9 +462,7 @@ class HOC(FittedEstimate):
         interval = quick_interval(self)
         if interval is not None:
             found.append(check_rows(T, interval.transition_matrix, classes))
-        new = {finding.name for finding in found}
-        before = [finding for finding in self.diagnostics_ if finding.name not in new]
-        self.diagnostics_ = Diagnostics((*before, *found))
+        self.diagnostics_ = self.diagnostics_.replaced(found)
         return self.diagnostics_
 
     def __str__(self) -> str:
@@ -478,7 +471,7 @@ class HOC(FittedEstimate):
     def _content(self) -> dict[str, Any]:
         interval = quick_interval(self)
         return super()._content() | {
-            "noise_rate": self.noise_rate_,
+            "noise_rate": self.noise_rate_ if self.diagnostics_.estimable else None,
             "confidence_interval": None if interval is None else interval.to_dict(),
         }
 

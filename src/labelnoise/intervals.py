@@ -10,7 +10,6 @@ less the squared mean score of their class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,14 @@ from scipy.stats import norm
 
 from labelnoise._blocks import one_blas_thread, row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise.consensus import Consensus
+from labelnoise.consensus import Consensus, triples_around
 from labelnoise.neighbors import given_neighbors
 
-_MOST_ENTRIES = 11_000  # their information matrix is 1 GB, and two of them are needed
-_ZERO_LABELS = 0.1  # an entry that stands for fewer labels than this is on the boundary
-_NEGLIGIBLE = 1e-6  # chance of a class
-_SINGULAR = 1e-9  # information left when the other entries are not known, over all of it
-_ANY_ROW = 0.25  # variance of an entry about which nothing is known
+_MOST_ENTRIES = 11_000  # entries of T; two information matrices of 1 GB each are needed
+_ZERO_LABELS = 0.1  # entries of T that stand for fewer labels are on the boundary
+_NEGLIGIBLE = 1e-6  # posterior probabilities below this are left out
+_SINGULAR = 1e-9  # share of an entry's information that is left if the others are unknown
+_ANY_ROW = 0.25  # the largest variance of a probability, where nothing is known
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -163,7 +162,7 @@ def confidence_interval(
     else:
         centres, name = _Centres.of(consensus, labels, neighbors, center_weight), "sandwich"
     estimate = _Estimate(centres, T, p)
-    # More threads gain little, and lose much on a busy machine.
+    # More BLAS threads gain little here, and cost much on a busy machine.
     with one_blas_thread():
         variance = _sandwich(centres, estimate)
     return estimate.interval(variance, level, name)
@@ -175,8 +174,8 @@ class _Centres:
 
     triples: np.ndarray  # (M, 3) distinct, sorted
     holds: sp.csr_array  # (n, M) share of each triple among those of a centre; rows sum to 1
-    weight: np.ndarray  # (n,) of a centre, or of several equal ones together
-    squares: np.ndarray  # (n,) the sum of their squared weights
+    weight: np.ndarray  # (n,) weight of a centre, or the sum over equal ones
+    squares: np.ndarray  # (n,) the sum of the squared weights of equal ones
     uses: sp.csr_array  # (N, n) weight of each example in a centre; in many, its quadratic mean
     shared: sp.csr_array  # (n, n) 1 where two different centres have an example in common
 
@@ -264,11 +263,11 @@ class _Estimate:
         z = float(norm.ppf((1 + level) / 2))
         (K, r), n = self.T.shape, self.T.size
         matrix = np.stack([np.zeros((K, K)), np.ones((K, K))])
-        ends = _wilson(self.T, variance[:n].reshape(K, r), self.c, z)
+        ends = wilson(self.T, variance[:n].reshape(K, r), self.c, z)
         matrix[:, self.present] = ends.transpose(0, 2, 1)
         share = self.values(*self.full)[n:]
         spread = np.maximum(share * (1 - share), self.least_c)
-        ends = _wilson(share, 0, np.maximum(variance[n:] / spread, self.least_c), z)
+        ends = wilson(share, 0, np.maximum(variance[n:] / spread, self.least_c), z)
         prior = np.stack([np.zeros(K), np.full(K, z**2 / (self.size + z**2))])
         prior[:, self.present] = ends[:, :-1]
         boundary = np.zeros((K, K), bool)
@@ -338,7 +337,7 @@ class _Variance:
         around = self.holds @ effect
         alone = np.einsum("n,nm,nm->m", self.squares, around, around)
         pairs = np.einsum("nm,nm->m", around, self.pairs @ around) - self.pairs_of_class @ mean**2
-        # Functions of a common part, otherwise independent, have no negative covariance.
+        # Two scores that share an example, and else are independent, have no negative covariance.
         return (alone + np.maximum(pairs, 0)) / self.weight.sum() ** 2
 
 
@@ -387,22 +386,25 @@ def information(theta: np.ndarray) -> np.ndarray:
 
 def _triples_of(labels: np.ndarray, K: int) -> tuple[np.ndarray, sp.csr_array]:
     """Distinct sorted triples of rows (centre, neighbours...), and each row's shares of them."""
-    rows, found = [], []
-    for i, j in combinations(range(1, labels.shape[1]), 2):
-        triples = labels[:, [0, i, j]]
-        rows.append(np.flatnonzero((triples >= 0).all(axis=1)))
-        found.append(np.sort(triples[rows[-1]], axis=1))
-    centre, (a, b, c) = np.concatenate(rows), np.concatenate(found).T
+    centre, triples, share = triples_around(labels[:, 0], labels[:, 1:])
+    a, b, c = np.sort(triples, axis=1).T
     key, which = np.unique((a * K + b) * K + c, return_inverse=True)
-    share = 1 / np.bincount(centre, minlength=len(labels))[centre]
     holds = sp.csr_array((share, (centre, which)), shape=(len(labels), len(key)))
     return np.column_stack([key // K**2, key // K % K, key % K]), holds
 
 
-def _wilson(x: np.ndarray, variance: Any, c: np.ndarray, z: float) -> np.ndarray:
+def wilson(x: np.ndarray, variance: Any, c: Any, z: float) -> np.ndarray:
     """(2, ...) ends of ``(x - t)^2 <= z^2 (b + c t (1 - t))``, where b gives x its variance."""
     b = np.maximum(variance - c * x * (1 - x), 0)
     scale, middle = 1 + z**2 * c, x + z**2 * c / 2
     half = np.sqrt(np.maximum(middle**2 - scale * (x**2 - z**2 * b), 0))
     ends = np.stack([middle - half, middle + half]) / scale
     return np.stack([np.clip(ends[0], 0, x), np.clip(ends[1], x, 1)])
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """P-values of any shape, adjusted for their number by Holm's method."""
+    order = np.argsort(p_values, axis=None, kind="stable")
+    adjusted = np.empty(p_values.size)
+    adjusted[order] = np.maximum.accumulate(p_values.flat[order] * np.arange(len(order), 0, -1))
+    return np.minimum(adjusted, 1).reshape(p_values.shape)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from sklearn.utils import column_or_1d
 
@@ -63,6 +65,16 @@ def class_names(classes: Any) -> np.ndarray:
             f"Expected classes to be a list of distinct labels, but classes = {classes!r}"
         )
     return _of_one_kind(values)
+
+
+def row_names(X: Any, y: Any, n: int) -> Any:
+    """What the n rows of the data are called: the index of the labels, or the features, if any."""
+    for data in (y, X):
+        with suppress(TypeError):  # it is no data frame
+            index = nw.maybe_get_index(nw.from_native(data, allow_series=True))
+            if index is not None and len(index) == n:
+                return index
+    return range(n)
 
 
 def _values(y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -16,20 +16,23 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import probability_rows
+from labelnoise._validation import transition_matrix as checked_matrix
+from labelnoise.io.packages import install
 
 try:
     import torch
 except ModuleNotFoundError as error:
     raise ImportError(
-        'Expected PyTorch to be installed, but it is not: pip install "labelnoise[torch]"'
+        f"Expected PyTorch to be installed, but it is not: {install('torch')}"
     ) from error
 from torch import Tensor, nn
 
 _REDUCTIONS = ("mean", "sum", "none")
-_LARGEST_CONDITION = 1e6  # leaves one digit of float32's seven
-_LARGEST_EXPONENT = 40.0  # leaves room in float32 to multiply by losses and add up
+_LARGEST_CONDITION = 1e6  # of T, at which one of float32's seven digits is left
+_LARGEST_EXPONENT = 40.0  # its exponential times a batch of losses fits float32
 _NEGLIGIBLE = math.exp(-_LARGEST_EXPONENT)
-_LOG_LEAST = math.log(1e-8)  # added to probabilities whose loss is rewarded
+_LOG_LEAST = math.log(1e-8)  # this is added to probabilities whose loss is rewarded
 
 
 class _Loss(nn.Module):
@@ -321,9 +324,6 @@ class GCELoss(_Loss):
     Parameters
     ----------
     q : float in (0, 1], default=0.7
-    truncation : float in (0, 1), optional
-        Examples whose label has this probability or less cost a constant and teach nothing;
-        0.5 in the paper.
 
     Notes
     -----
@@ -333,7 +333,6 @@ class GCELoss(_Loss):
     def __init__(
         self,
         q: float = 0.7,
-        truncation: float | None = None,
         *,
         reduction: str = "mean",
         ignore_index: int = -100,
@@ -341,18 +340,12 @@ class GCELoss(_Loss):
         super().__init__(reduction, ignore_index)
         if not 0 < q <= 1:
             raise LabelNoiseError(f"Expected q in (0, 1], but q = {q}")
-        if truncation is not None and not 0 < truncation < 1:
-            raise LabelNoiseError(f"Expected truncation in (0, 1), but it is {truncation}")
         self.q = q
-        self.truncation = truncation
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Give the loss of logits (B, K) and noisy labels (B,)."""
         log_f, target, kept = _read(logits, target, self.ignore_index)
         log_own = _of_label(log_f, target)
-        if self.truncation is not None:
-            least = math.log(self.truncation)
-            log_own = torch.where(log_own > least, log_own, least)
         return self._reduce(-torch.expm1(self.q * log_own) / self.q, kept)
 
 
@@ -455,26 +448,17 @@ def _log_noisy(log_f: Tensor, columns: Tensor) -> Tensor:
 
 
 def _probabilities(given: Any, name: str, ndim: int) -> Tensor:
-    """A copy of what was given, if it is a distribution or a square matrix of such rows."""
-    device, learnt, values = None, False, given
+    """A float64 copy of a prior (K,) or a transition matrix (K, K), on its device."""
+    device = None
     if isinstance(given, Tensor):
-        device, learnt = given.device, given.requires_grad
-        values = given.detach().cpu().double().numpy()
-    try:
-        values = np.array(values, float)
-    except (TypeError, ValueError) as error:
-        raise LabelNoiseError(
-            f"Expected {name} to be an array of numbers, but it is of type {type(given).__name__}"
-        ) from error
-    if learnt:
-        problem = "it requires a gradient: give it at each call to learn it"
-    elif values.ndim != ndim or len(set(values.shape)) != 1 or not values.size:
-        problem = f"its shape is {values.shape}"
-    elif not (values >= 0).all():
-        problem = f"it has {values.min()}"
-    elif not (off := np.abs(values.sum(axis=-1) - 1).max()) <= 1e-4:
-        problem = f"a sum is off by {off:.2g}" + (": is it transposed?" if ndim == 2 else "")
+        if given.requires_grad:
+            raise LabelNoiseError(
+                f"Expected a constant {name}, but it requires a gradient: give it at each call to "
+                f"learn it"
+            )
+        device, given = given.device, given.detach().cpu().double().numpy()
+    if ndim == 2:
+        values = checked_matrix(given, name)
     else:
-        return torch.tensor(values, dtype=torch.float64, device=device)
-    rule = "(K, K), >= 0, with rows of sum 1" if ndim == 2 else "(K,), >= 0, of sum 1"
-    raise LabelNoiseError(f"Expected {name} of shape {rule}, but {problem}")
+        values = probability_rows(np.array(given, float, ndmin=2), name).reshape(-1)
+    return torch.tensor(values, dtype=torch.float64, device=device)

@@ -13,22 +13,20 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.special import erfcx, softmax
+from scipy.special import softmax
 from scipy.stats import truncnorm
 from sklearn.preprocessing import StandardScaler
 
 from labelnoise._blocks import row_blocks
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import expect_one_of
+from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
 SCALES = ("raw", "standard", "unit")
 
 _FLIP_RATE_SD = 0.1  # of q_n, line 2 of the paper's algorithm
-_PAPER_CAP = 0.9
-_PAPER_CAP_ABOVE = 0.5  # the rate above which the paper applies its cap
-_SMALLEST_CORRECTED_RATE = 1e-5  # below it the location is so far out that doubles run short
-_ROW_SUM_TOLERANCE = 1e-6  # admits a float32 matrix, not one rounded to three digits
+_PAPER_CAP = 0.9  # above a rate of one half
 
 RandomState = int | np.random.Generator | None
 
@@ -52,8 +50,6 @@ class NoisyLabels:
     """(N, K) each example's own row ``T(x_n)[y_n]``; None where the class alone decides."""
     n_lowered: int = 0
     """How many flip rates q_n were lowered because the cap cannot be met above."""
-    transition_matrices: np.ndarray | None = None
-    """(N, K, K) the whole ``T(x_n)`` of each example, where ``full=True`` asked for it."""
 
     def __repr__(self) -> str:
         lowered = f", n_lowered={self.n_lowered}" if self.n_lowered else ""
@@ -152,7 +148,7 @@ def class_conditional(
     NoisyLabels(class-conditional, N=1000, K=2, rate=0.1420)
     """
     clean, names = _encode(y, classes)
-    T = checked_transition(transition_matrix, len(names), "transition_matrix")
+    T = checked_matrix(transition_matrix, "transition_matrix", len(names))
     return _from_class("class-conditional", clean, names, T, random_state)
 
 
@@ -201,9 +197,7 @@ def group_dependent(
             )
     T = np.stack(
         [
-            checked_transition(
-                transition_matrices[one], len(names), f"transition_matrices[{one!r}]"
-            )
+            checked_matrix(transition_matrices[one], f"transition_matrices[{one!r}]", len(names))
             for one in distinct.tolist()
         ]
     )
@@ -222,8 +216,6 @@ def instance_dependent(
     *,
     scale: str = "unit",
     cap: float | Literal["auto"] | None = "auto",
-    correct_rate: bool = False,
-    full: bool = False,
     classes: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> NoisyLabels:
@@ -234,18 +226,13 @@ def instance_dependent(
     X : array of shape (N, d)
         Finite features. Read in blocks of rows, so a memory map will do.
     rate : float
-        Location of the flip rates q_n, 0 to 1.
+        Location of the flip rates q_n, 0 to 1. Truncation moves their mean: 0.05 gives 0.10.
     scale : {"unit", "standard", "raw"}
-        How X is scaled first. "raw" is the paper's: X as it comes. "unit" brings rows to norm 1,
-        "standard" columns to mean 0 and variance 1. At thousands of dimensions raw and standard
-        features leave an example a single class to flip to; unit rows give graded chances.
+        How X is scaled first: rows to norm 1; columns to mean 0 and variance 1; or not, as in the
+        paper. With thousands of raw or standard features, an example has one class to flip to.
     cap : float, "auto" or None
-        Keep ``T_ij(x) <= cap * T_ii(x)``. "auto" is the paper's: 0.9 for ``rate > 0.5``, else
-        none. A q_n for which no row meets the cap is lowered, and counted in ``n_lowered``.
-    correct_rate : bool
-        Truncation moves the mean of q_n (0.05 gives 0.10). True makes it `rate`.
-    full : bool
-        Also give ``transition_matrices``: N K K doubles.
+        Keep ``T_ij(x) <= cap * T_ii(x)``. "auto" is the paper's: 0.9 for ``rate > 0.5``. A q_n
+        for which no row meets the cap is lowered, and counted in ``n_lowered``.
     y, classes, random_state
         As for `symmetric`.
 
@@ -264,18 +251,15 @@ def instance_dependent(
     NoisyLabels(instance-dependent, scale unit, N=2000, K=4, rate=0.1010)
     """
     _check_rate(rate)
-    if scale not in SCALES:
-        raise LabelNoiseError(f"Expected scale to be one of {SCALES}, but scale = {scale!r}")
+    expect_one_of("scale", scale, SCALES)
     ratio = _cap_ratio(cap, rate)
     clean, names = _encode(y, classes)
-    features, n, k = np.asarray(X), len(clean), len(names)
-    if features.ndim != 2 or len(features) != n:
-        raise LabelNoiseError(
-            f"Expected X of shape ({n}, d), one row for each label, but X has shape "
-            f"{features.shape}"
-        )
+    n, k = len(clean), len(names)
+    features = _expect_rows(np.asarray(X), n)
     rng = np.random.default_rng(random_state)
-    q = _flip_rates(n, rate, correct_rate, rng)
+    low, high = -rate / _FLIP_RATE_SD, (1 - rate) / _FLIP_RATE_SD
+    q = truncnorm.rvs(low, high, loc=rate, scale=_FLIP_RATE_SD, size=n, random_state=rng)
+    q = np.clip(q, 0, 1)  # rate + SD * draw may round to just outside
     scores = _project(features, rng.standard_normal((features.shape[1], k)), scale)
     largest = 1.0 if ratio is None else ratio * (k - 1) / (1 + ratio * (k - 1))
     n_lowered, q = int(np.sum(q > largest)), np.minimum(q, largest)
@@ -283,9 +267,8 @@ def instance_dependent(
     def rows_if(assumed: np.ndarray) -> np.ndarray:
         return _instance_rows(scores, assumed, q, ratio)
 
-    whole = np.stack([rows_if(np.full(n, i)) for i in range(k)], axis=1) if full else None
     found = _from_rows(f"instance-dependent, scale {scale}", clean, names, rows_if, rng)
-    return replace(found, n_lowered=n_lowered, transition_matrices=whole)
+    return replace(found, n_lowered=n_lowered)
 
 
 def _from_class(
@@ -347,43 +330,12 @@ def _average_transition(
     return T
 
 
-def _flip_rates(n: int, rate: float, correct: bool, rng: np.random.Generator) -> np.ndarray:
-    """q_n from the normal around `rate`, truncated to [0, 1]; its mean is `rate` if corrected."""
-    location = rate
-    if correct:
-        if min(rate, 1 - rate) < _SMALLEST_CORRECTED_RATE:
-            # On its way to 0 or 1 the distribution shrinks to a point; take the point.
-            return np.full(n, float(rate))
-        location = _corrected_location(rate)
-    low, high = -location / _FLIP_RATE_SD, (1 - location) / _FLIP_RATE_SD
-    q = truncnorm.rvs(low, high, loc=location, scale=_FLIP_RATE_SD, size=n, random_state=rng)
-    return np.clip(q, 0, 1)  # location + scale * draw may round to just outside
-
-
-def _corrected_location(rate: float) -> float:
-    """Location at which the truncated normal has mean `rate`, for 0 < rate < 1."""
-    if rate > 0.5:  # mirrored, so that only the truncation at 0 needs care
-        return 1 - _corrected_location(1 - rate)
-    # The tail beyond 0 of a normal located at -m has mean below sd^2 / m, and close to it where
-    # m is large: twice that m is a bracket that rounding cannot undo.
-    return float(
-        brentq(
-            lambda location: _truncated_mean(location) - rate,
-            -2 * _FLIP_RATE_SD**2 / rate,
-            rate + _FLIP_RATE_SD,
+def _expect_rows(X: np.ndarray, n: int) -> np.ndarray:
+    if X.ndim != 2 or len(X) != n:
+        raise LabelNoiseError(
+            f"Expected X of shape ({n}, d), one row for each label, but X has shape {X.shape}"
         )
-    )
-
-
-def _truncated_mean(location: float) -> float:
-    """Mean of the normal truncated to [0, 1], for locations below about 0.6.
-
-    Divided through by phi(a): far below 0, ``scipy.stats.truncnorm.mean`` ends in 0 / 0.
-    """
-    a, b = -location / _FLIP_RATE_SD, (1 - location) / _FLIP_RATE_SD
-    density_ratio = np.exp((a - b) * (a + b) / 2)
-    mass = np.sqrt(np.pi / 2) * (erfcx(a / np.sqrt(2)) - density_ratio * erfcx(b / np.sqrt(2)))
-    return float(location + _FLIP_RATE_SD * (1 - density_ratio) / mass)
+    return X
 
 
 def _project(X: np.ndarray, W: np.ndarray, scale: str) -> np.ndarray:
@@ -458,7 +410,7 @@ def _cap_ratio(cap: float | str | None, rate: float) -> float | None:
     if isinstance(cap, str):
         if cap != "auto":
             raise LabelNoiseError(f"Expected cap to be a number, 'auto' or None, but cap = {cap!r}")
-        return _PAPER_CAP if rate > _PAPER_CAP_ABOVE else None
+        return _PAPER_CAP if rate > 0.5 else None
     if not 0 < cap <= 1:
         raise LabelNoiseError(f"Expected 0 < cap <= 1, but cap = {cap}")
     return float(cap)
@@ -479,21 +431,3 @@ def _encode(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.nda
     if len(names) < 2:
         raise LabelNoiseError(f"Expected at least two classes, but classes = {names.tolist()}")
     return clean, names
-
-
-def checked_transition(transition_matrix: ArrayLike, k: int, name: str) -> np.ndarray:
-    """T as float64, its rows rescaled to sum to 1 to the last digit."""
-    T = np.array(transition_matrix, dtype=np.float64)
-    if T.shape != (k, k):
-        raise LabelNoiseError(f"Expected {name} of shape ({k}, {k}), but its shape is {T.shape}")
-    if not np.isfinite(T).all():
-        raise LabelNoiseError(f"Expected {name} without NaN or infinity, but {name} = {T.tolist()}")
-    if T.min() < 0:
-        raise LabelNoiseError(f"Expected {name} >= 0, but its smallest entry is {T.min():g}")
-    sums = T.sum(axis=1)
-    worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > _ROW_SUM_TOLERANCE:
-        raise LabelNoiseError(
-            f"Expected the rows of {name} to sum to 1, but row {worst} sums to {sums[worst]:g}"
-        )
-    return T / sums[:, None]

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.io.packages import install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from labelnoise.report import Report
 
-_LARGEST_NUMBERED = 15  # classes; beyond, cells are too small for numbers
-_NAMES_ABREAST = 40  # characters; above it, class names stand upright under their columns
+_LARGEST_NUMBERED = 15  # with more classes, cells are too small for numbers
+_MOST_CHARACTERS = 40  # if class names are longer together, they are written upwards
 _ORANGE, _BLUE, _GREY = "#c2570c", "#2563eb", "#8f8a84"
 
 
@@ -35,7 +36,7 @@ def plot_matrix(est: Any, ax: Axes | None = None) -> Axes:
     wrong, on_diagonal = off_diagonal(T), np.eye(K, dtype=bool)
     most = max(float(wrong.max()), LEAST_SHOWN)
     shown = ax.imshow(np.ma.array(T, mask=on_diagonal), cmap="Oranges", vmin=0, vmax=most)
-    # The first half of the blues, as the diagonal is to be read and not to shout.
+    # Only the lighter half of the blues, so that the diagonal does not dominate.
     ax.imshow(np.ma.array(T, mask=~on_diagonal), cmap="Blues", vmin=0, vmax=2)
     ax.figure.colorbar(shown, ax=ax, label="share of the true class", format="{x:.0%}")
     if K <= _LARGEST_NUMBERED:
@@ -44,63 +45,9 @@ def plot_matrix(est: Any, ax: Axes | None = None) -> Axes:
             color = "white" if dark else "black"
             ax.text(j, i, short_percent(share), ha="center", va="center", color=color, size=8)
     ax.set(xlabel="label", ylabel="true class", title=f"{report.noise_rate:.1%} wrong labels")
-    abreast = K * max(map(len, report.classes)) <= _NAMES_ABREAST
+    abreast = K * max(map(len, report.classes)) <= _MOST_CHARACTERS
     _name_ticks(ax.xaxis, report, rotation=0 if abreast else 90)
     _name_ticks(ax.yaxis, report)
-    return ax
-
-
-def plot_noise_by_class(est: Any, ax: Axes | None = None) -> Axes:
-    """Draw for each class the share of its examples that are labelled otherwise, with error bars.
-
-    Takes what `plot_matrix` takes.
-    """
-    report, ax = _report(est), _axes(ax)
-    wrong, errors = 1 - np.diag(report.transition_matrix), None
-    if report.interval is not None:
-        ends = 1 - np.einsum("eii->ei", report.interval.transition_matrix)[::-1]
-        errors = np.maximum([wrong - ends[0], ends[1] - wrong], 0)
-    ax.barh(np.arange(len(wrong)), wrong, xerr=errors, color=_ORANGE)
-    ax.set(xlabel="labelled otherwise", ylabel="true class")
-    _percent(ax.xaxis)
-    _downwards(ax, report)
-    return ax
-
-
-def plot_prior(est: Any, ax: Axes | None = None) -> Axes:
-    """Draw the estimated share of each true class beside the share of its label.
-
-    Takes what `plot_matrix` takes.
-    """
-    report, ax = _report(est), _axes(ax)
-    place = np.arange(len(report.classes))
-    if report.label_shares is not None:
-        ax.barh(place - 0.2, report.label_shares, 0.4, color=_GREY, label="of the labels")
-    ax.barh(place + 0.2, report.class_prior, 0.4, color=_BLUE, label="of the true classes")
-    ax.set(xlabel="share", ylabel="class")
-    _legend(ax)
-    _percent(ax.xaxis)
-    _downwards(ax, report)
-    return ax
-
-
-def plot_agreement(est: Any, ax: Axes | None = None) -> Axes:
-    """Draw how often neighbours carry the same label, by rank, after ``est.diagnose()``.
-
-    Where neighbours share their true class the curve is nearly flat. Takes what `plot_matrix`
-    takes.
-    """
-    report = _report(est)
-    if report.agreement is None:
-        raise LabelNoiseError(
-            "Expected an estimate that was looked at closer, but it was not: call est.diagnose()"
-        )
-    ax, by_rank = _axes(ax), report.agreement.by_rank
-    ax.plot(np.arange(1, len(by_rank) + 1), by_rank, "o-", color=_BLUE, label="neighbours")
-    ax.axhline(report.agreement.chance, color=_GREY, ls="--", label="two at random")
-    ax.set(xlabel="rank of the neighbour", ylabel="same label", ylim=(0, 1))
-    _legend(ax)
-    _percent(ax.yaxis)
     return ax
 
 
@@ -133,7 +80,7 @@ def _axes(ax: Axes | None) -> Axes:
         from matplotlib import pyplot
     except ImportError as error:
         raise LabelNoiseError(
-            'Expected matplotlib to be installed, but it is not (pip install "labelnoise[plots]")'
+            f"Expected matplotlib to be installed, but it is not: {install('plots')}"
         ) from error
     return pyplot.subplots(layout="constrained")[1]
 
@@ -146,11 +93,6 @@ def _name_ticks(axis: Any, report: Report, **how: Any) -> None:
 def _legend(ax: Axes) -> None:
     """Above the axes, where nothing is drawn."""
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
-
-
-def _downwards(ax: Axes, report: Report) -> None:
-    _name_ticks(ax.yaxis, report)
-    ax.invert_yaxis()
 
 
 def _percent(axis: Any) -> None:

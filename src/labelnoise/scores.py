@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers, expect_between
+from labelnoise._validation import transition_matrix as checked_matrix
 from labelnoise.labels import encode_labels
 
-_DRAWS = 2000  # of T and of the test labels, for intervals
-_NEARLY_SINGULAR = 0.01  # smallest singular value of T
+_DRAWS = 2000  # draws of T and of the test labels, for intervals
+_NEARLY_SINGULAR = 0.01  # if the smallest singular value of T is less
 
 
 def transition_error(estimate: Any, truth: Any) -> float:
@@ -42,18 +44,8 @@ def true_transition_matrix(clean: Any, noisy: Any, n_classes: int) -> np.ndarray
 
     A class that never occurs gets the row of the identity.
     """
-    clean, noisy = np.asarray(clean, np.int64), np.asarray(noisy, np.int64)
-    if clean.shape != noisy.shape:
-        raise LabelNoiseError(
-            f"Expected as many clean as noisy labels, but their shapes are {clean.shape} and "
-            f"{noisy.shape}"
-        )
-    for labels in (clean, noisy):
-        if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
-            raise LabelNoiseError(
-                f"Expected class numbers from 0 to n_classes - 1 = {n_classes - 1}, but they "
-                f"range from {labels.min()} to {labels.max()}"
-            )
+    clean = class_numbers(clean, n_classes, name="clean labels")
+    noisy = class_numbers(noisy, n_classes, len(clean), name="noisy labels")
     counts = np.bincount(clean * n_classes + noisy, minlength=n_classes**2)
     counts = counts.reshape(n_classes, n_classes).astype(float)
     counts[counts.sum(axis=1) == 0] = np.eye(n_classes)[counts.sum(axis=1) == 0]
@@ -123,7 +115,7 @@ def clean_confusion(noisy_confusion: Any, transition_matrix: Any) -> np.ndarray:
             f"Expected a noisy confusion with a row for each of the {len(T)} labels, but its "
             f"shape is {confusion.shape}"
         )
-    _expect_sums(T, axis=1, what="rows of transition_matrix")
+    T = checked_matrix(T, "transition_matrix")
     least = float(np.linalg.svd(T, compute_uv=False)[-1])
     if least < _NEARLY_SINGULAR:
         raise LabelNoiseError(
@@ -209,26 +201,33 @@ def clean_accuracy(
             f"{len(observed)} labels, {len(predicted)} predictions, {len(names)} classes and "
             f"{len(T)} rows"
         )
-    if not 0 < level < 1:
-        raise LabelNoiseError(f"Expected level between 0 and 1, but level = {level}")
+    expect_between("level", level)
     both = (observed >= 0) & (predicted >= 0)
     n, K = int(both.sum()), len(T)
     if not n:
         raise LabelNoiseError("Expected labelled examples with predictions, but there are none")
-    counts = np.bincount(observed[both] * K + predicted[both], minlength=K * K) / n
-    confusion = clean_confusion(counts.reshape(K, K), T)
-    rng = np.random.default_rng(0)
-    noisy = rng.multinomial(n, counts, _DRAWS).reshape(-1, K, K) / n
-    drawn = np.linalg.solve(_draws_of(T, variance, rng).transpose(0, 2, 1), noisy)
-    accuracy, recall = _accuracies(confusion[None], n)
-    tail = (1 - level) / 2
-    ends = [np.nanquantile(one, [tail, 1 - tail], axis=0) for one in _accuracies(drawn, n)]
+    shares = np.bincount(observed[both] * K + predicted[both], minlength=K * K) / n
+    return _accuracy_of(shares.reshape(K, K), n, T, variance, names, level)
+
+
+def _accuracy_of(
+    noisy: np.ndarray, n: int, T: np.ndarray, variance: Any, names: np.ndarray, level: float
+) -> CleanAccuracy:
+    """The result for the share (K, K) of n examples with each label (rows) and prediction."""
+    rng, confusion = np.random.default_rng(0), clean_confusion(noisy, T)
+    drawn = rng.multinomial(n, noisy.ravel(), _DRAWS).reshape(-1, *T.shape) / n
+    drawn = np.linalg.solve(_draws_of(T, variance, rng).transpose(0, 2, 1), drawn)
+    accuracy, recall = (found[0] for found in _accuracies(confusion[None], n))
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    ends, recall_ends = (np.nanquantile(one, tails, axis=0) for one in _accuracies(drawn, n))
     return CleanAccuracy(
-        noisy_accuracy=float(np.trace(counts.reshape(K, K))),
-        accuracy=float(accuracy[0]),
-        interval=(min(float(ends[0][0]), accuracy[0]), max(float(ends[0][1]), accuracy[0])),
-        recall=recall[0],
-        recall_interval=np.stack([np.fmin(ends[1][0], recall[0]), np.fmax(ends[1][1], recall[0])]),
+        noisy_accuracy=float(np.trace(noisy)),
+        accuracy=float(accuracy),
+        interval=(min(float(ends[0]), accuracy), max(float(ends[1]), accuracy)),
+        recall=recall,
+        recall_interval=np.stack(
+            [np.fmin(recall_ends[0], recall), np.fmax(recall_ends[1], recall)]
+        ),
         confusion=confusion,
         classes=names,
         level=level,
@@ -263,24 +262,9 @@ def _draws_of(T: np.ndarray, variance: Any, rng: np.random.Generator) -> np.ndar
 
 def to_cleanlab(transition_matrix: Any) -> np.ndarray:
     """Give cleanlab's `noise_matrix`: rows are labels, columns clean classes and sum to 1."""
-    T = np.asarray(transition_matrix, float)
-    _expect_sums(T, axis=1, what="rows of transition_matrix")
-    return T.T.copy()
+    return checked_matrix(transition_matrix, "transition_matrix").T.copy()
 
 
 def from_cleanlab(noise_matrix: Any) -> np.ndarray:
     """Give the transition matrix (rows are clean classes) of cleanlab's `noise_matrix`."""
-    matrix = np.asarray(noise_matrix, float)
-    _expect_sums(matrix, axis=0, what="columns of noise_matrix")
-    return matrix.T.copy()
-
-
-def _expect_sums(matrix: np.ndarray, axis: int, what: str) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise LabelNoiseError(f"Expected a square matrix, but its shape is {matrix.shape}")
-    sums = matrix.sum(axis=axis)
-    if not np.allclose(sums, 1, atol=1e-6):
-        raise LabelNoiseError(
-            f"Expected the {what} to sum to 1, but they sum to {np.round(sums, 4).tolist()}: "
-            f"is the matrix transposed?"
-        )
+    return checked_matrix(np.transpose(noise_matrix), "noise_matrix, transposed,")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isclose
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -45,6 +46,25 @@ class Stored:
         if not right or array.ndim != len(self.axes):
             raise ValueError(f"{self.holds} of {len(self.axes)} axes were expected")
         return array if self.axes else float(array)
+
+
+def read_arrays(
+    content: Mapping[str, Any], stored: Mapping[str, Stored], **length: int
+) -> dict[str, Any]:
+    """Give all arrays that are stored, whose sizes and places must fit to each other.
+
+    `length` are those of axes that are known before. Whatever does not fit is a ValueError.
+    """
+    arrays = {}
+    for name, one in stored.items():
+        array = arrays[name] = one.read(content[name])
+        for axis, size in zip(one.axes, np.shape(array), strict=False):
+            if length.setdefault(axis, size) != size:
+                raise ValueError(f"the size of {name} does not fit")
+    for name, one in stored.items():
+        if one.holds in length and arrays[name].max(initial=-1) >= length[one.holds]:
+            raise ValueError(f"{name} has numbers that are too large")
+    return arrays
 
 
 def plain(value: Any) -> Any:

@@ -16,29 +16,47 @@ _LARGEST_PRINTED = 12
 _LARGEST_QUICK = 40  # classes for which intervals take about a second
 
 
-def summary(est: HOC) -> str:
-    """The noise rate with its interval, the largest confusions, T and the findings."""
-    T, classes = est.transition_matrix_, [str(name) for name in est.classes_]
-    K = len(classes)
+def summary(est: HOC, verbose: bool = False, all_in: str = "est.diagnostics_ has all") -> str:
+    """Serious findings, the noise rate with its interval, T, and what else needs attention.
+
+    Where there is nothing to estimate from, no number is given. `all_in` says where all findings
+    are, which `verbose` prints.
+    """
+    found = est.diagnostics_
+    lines = [str(finding) for finding in found.serious]
+    verified = est.verified_ is not None and est.verified_.rate is not None
+    if found.estimable or verified:
+        lines += rate_lines(est)
+        lines += [str(finding) for finding in found.warnings]
+    if verbose:
+        lines += [str(finding) for finding in found if not finding.needs_attention]
+    lines.append(f"{found.rest}; {all_in}.")
+    return "\n".join(lines)
+
+
+def rate_lines(est: HOC) -> list[str]:
+    """The noise rate with its interval, the largest confusions and T."""
+    classes = [str(name) for name in est.classes_]
     interval = quick_interval(est)
     triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
-    refined = "refined" in {finding.name for finding in est.diagnostics_}
+    found = est.diagnostics_
+    refined = ", and from the features" if "dependence" in found else ""
+    if "learnt" in found and found["learnt"].severity == "note":
+        refined += ", if the features do not know the labels"
     lines = [
         f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
-        f"{triples}in {K} classes{', and from the features' if refined else ''}."
+        f"{triples}in {len(classes)} classes{refined}."
     ]
     if est.verified_ is not None:
         lines = [str(est.verified_)]
     if interval is not None and interval.method != "verified":
         low, high = interval.noise_rate
         lines.append(
-            f"By chance it could be {low:.1%} to {high:.1%} (95% interval, {interval.condition})."
+            f"By chance it could be {low:z.1%} to {high:z.1%} (95% interval, {interval.condition})."
         )
         if interval.caveat:
             lines.append(f"WARNING  {interval.caveat.capitalize()}.")
-    lines += confusion_lines(T, est.joint_, classes, interval)
-    lines.append(str(est.diagnostics_))
-    return "\n".join(lines)
+    return lines + confusion_lines(est.transition_matrix_, est.joint_, classes, interval)
 
 
 def confusion_lines(

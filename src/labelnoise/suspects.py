@@ -5,75 +5,208 @@ All of it follows from the posterior P(clean class | features, neighbours, own l
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.baselines import probabilities
-from labelnoise.clean_class.linear import as_labels
+from labelnoise.io.packages import package
+from labelnoise.io.tables import write_table
 from labelnoise.labels import class_names
 
-_COLUMNS = ("index", "given", "suggested", "probability")
 _ROWS_PRINTED = 10
+_DECIMALS = 6  # of probabilities in a file
+
+
+class Suspect(NamedTuple):
+    """One example, by the names that cleanlab uses: a row of every table of labels."""
+
+    row: int
+    is_label_issue: bool
+    label_score: float
+    """Probability that the label is right."""
+    given_label: Any
+    predicted_label: Any
+    """The most probable class; of a suspect, the most probable other class."""
+    probability_wrong: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Suspects:
-    """Labels that are probably wrong, the surest first.
+    """Labels that are probably wrong, and what is known of every label.
 
-    `index` are their rows, `given` the labels, `suggested` the most probable other classes, and
-    `probability` is that of being wrong. `expected_errors` are those in all `n_labels` labels.
+    Iterate over it for the suspects, the surest first. `to_frame()` and `columns()` have a row for
+    every example, in the order of the data. Examples that have no label, or took no part in the
+    estimate, have a row with a missing `label_score`.
+
+    Attributes
+    ----------
+    index, given, suggested, probability : arrays of shape (S,)
+        Of the suspects, the surest first: rows, labels, most probable other classes, and
+        probabilities of being wrong.
+    is_label_issue, label_score, given_label, predicted_label : arrays of shape (N,)
+        Of every example: see `Suspect`. A verified label is an issue if it was found to be wrong.
+    names : sequence of length N
+        What the rows are called: the index of the data frame that was fitted, or row numbers.
+    expected_errors : float
+        Expected number of wrong labels among the `n_labels` that were not verified.
     """
 
     index: np.ndarray
-    given: np.ndarray
-    suggested: np.ndarray
-    probability: np.ndarray
+    is_label_issue: np.ndarray
+    label_score: np.ndarray
+    given_label: np.ndarray
+    predicted_label: np.ndarray
+    names: Any
     expected_errors: float
     n_labels: int
+
+    @property
+    def given(self) -> np.ndarray:
+        """(S,) the labels."""
+        return self.given_label[self.index]
+
+    @property
+    def suggested(self) -> np.ndarray:
+        """(S,) the most probable other classes."""
+        return self.predicted_label[self.index]
+
+    @property
+    def probability(self) -> np.ndarray:
+        """(S,) probabilities that the labels are wrong."""
+        return 1 - self.label_score[self.index]
 
     def __len__(self) -> int:
         return len(self.index)
 
+    def __iter__(self) -> Iterator[Suspect]:
+        columns = [column[self.index].tolist() for column in self.columns().values()]
+        return map(Suspect, *columns)
+
     def columns(self) -> dict[str, np.ndarray]:
-        """The four columns by name: for a data frame, or a file."""
-        return {name: getattr(self, name) for name in _COLUMNS}
+        """Every example by columns, in the order of the data: see `Suspect`."""
+        return {
+            "row": np.arange(len(self.label_score)),
+            "is_label_issue": self.is_label_issue,
+            "label_score": self.label_score,
+            "given_label": self.given_label,
+            "predicted_label": self.predicted_label,
+            "probability_wrong": 1 - self.label_score,
+        }
+
+    def to_frame(self) -> Any:
+        """Every example as a pandas data frame, with the index of the data."""
+        columns = self.columns()
+        del columns["row"]
+        return package("pandas").DataFrame(columns, index=self.names)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        rows: np.ndarray | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """Write the columns to a .csv, .tsv or .parquet file.
+
+        Parameters
+        ----------
+        path : path
+        rows : int array, optional
+            Only these rows, in this order, such as `index`. Default: every example.
+        names : sequence of length N, optional
+            What the rows are called, for a column `name`.
+        """
+        keep = np.arange(len(self.label_score)) if rows is None else rows
+        table: dict[str, Any] = {name: column[keep] for name, column in self.columns().items()}
+        for name in ("label_score", "probability_wrong"):
+            rounded = table[name].round(_DECIMALS)
+            table[name] = np.where(np.isnan(rounded), None, rounded)
+        row = table.pop("row")
+        named = {} if names is None else {"name": [names[i] for i in keep.tolist()]}
+        write_table(path, {"row": row, **named, **table})
 
     def __repr__(self) -> str:
         share = self.expected_errors / max(self.n_labels, 1)
         lines = [f"{len(self):,} of {self.n_labels:,} labels ({share:.1%}) are probably wrong."]
         if len(self):
             lines.append(f"{'row':>9}  {'given':<12}  {'suggested':<12}  wrong")
-        for row in list(zip(*self.columns().values(), strict=True))[:_ROWS_PRINTED]:
-            lines.append("{:>9}  {!s:<12}  {!s:<12}  {:.1%}".format(*row))
+        shown = zip(self.index, self.given, self.suggested, self.probability, strict=True)
+        for row, *cells in list(shown)[:_ROWS_PRINTED]:
+            lines.append("{!s:>9}  {!s:<12}  {!s:<12}  {:.1%}".format(self.names[row], *cells))
         if len(self) > _ROWS_PRINTED:
             lines.append(f"... and {len(self) - _ROWS_PRINTED:,} more")
         return "\n".join(lines)
 
 
 def find_suspects(
-    posterior: Any, labels: Any, classes: Any = None, rows: np.ndarray | None = None
+    posterior: Any,
+    labels: Any,
+    classes: Any = None,
+    rows: Any = None,
+    *,
+    names: Any = None,
+    verified: Any = None,
 ) -> Suspects:
     """Rank the labels that are probably wrong: as many as are expected to be.
 
-    Takes a posterior (N, K), class numbers (N,), -1 where unlabelled, what they stand for, and the
-    row numbers (N,) that `index` shall have.
+    Parameters
+    ----------
+    posterior : array of shape (M, K)
+        P(clean class | features, neighbours, own label).
+    labels : int array of shape (M,)
+        Class numbers, -1 where unlabelled.
+    classes : array of shape (K,), optional
+        What the class numbers stand for.
+    rows : int array of shape (M,), optional
+        Rows of these examples in the data. Default: 0 to M - 1.
+    names : sequence of length N, optional
+        What the rows of the data are called. Default: 0 to the largest of `rows`.
+    verified : bool array of shape (M,), optional
+        Labels that were checked, so that their posterior is certain: they are no suspects.
     """
     posterior, labels = _checked(posterior, labels)
-    K = posterior.shape[1]
-    names = np.arange(K) if classes is None else class_names(classes)
-    if len(names) != K:
-        raise LabelNoiseError(f"Expected {K} classes, as posterior has, but there are {len(names)}")
-    wrong = np.where(labels >= 0, 1 - reweight(posterior, labels), 0)
-    index = np.argsort(-wrong, kind="stable")[: round(wrong.sum())]
-    others = posterior[index]
-    others[np.arange(len(index)), labels[index]] = -1
-    given, suggested = names[labels[index]], names[others.argmax(axis=1)]
-    count = int((labels >= 0).sum())
-    shown = index if rows is None else rows[index]
-    return Suspects(shown, given, suggested, wrong[index], float(wrong.sum()), count)
+    M, K = posterior.shape
+    classes = np.arange(K) if classes is None else class_names(classes)
+    if len(classes) != K:
+        raise LabelNoiseError(
+            f"Expected {K} classes, as posterior has, but there are {len(classes)}"
+        )
+    rows = np.arange(M) if rows is None else np.asarray(rows)
+    names = range(int(rows.max(initial=-1)) + 1) if names is None else names
+    labelled, right = labels >= 0, reweight(posterior, labels)
+    open_ = labelled if verified is None else labelled & ~np.asarray(verified, bool)
+    wrong = np.where(open_, 1 - right, 0)
+    ranked = np.argsort(-wrong, kind="stable")[: round(wrong.sum())]
+    issue = labelled & ~open_ & (right < 0.5)
+    issue[ranked] = True
+    others = posterior.copy()
+    others[issue, labels[issue]] = -1
+    n = len(names)
+    return Suspects(
+        rows[ranked],
+        _spread(issue, rows, n, False),
+        _spread(np.where(labelled, right, np.nan), rows, n, np.nan),
+        _spread(classes[labels[labelled]], rows[labelled], n, None),
+        _spread(classes[others.argmax(axis=1)], rows, n, None),
+        names,
+        float(wrong.sum()),
+        int(open_.sum()),
+    )
+
+
+def _spread(values: np.ndarray, rows: np.ndarray, n: int, missing: Any) -> np.ndarray:
+    """The values (n,) of every row of the data."""
+    if len(rows) == n:
+        return values[np.argsort(rows)]
+    spread = np.full(n, missing, object if missing is None else values.dtype)
+    spread[rows] = values
+    return spread
 
 
 def reweight(posterior: Any, labels: Any) -> np.ndarray:
@@ -98,4 +231,4 @@ def relabel(posterior: Any, labels: Any, least: float = 0.5) -> np.ndarray:
 
 def _checked(posterior: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     posterior = probabilities(posterior)
-    return posterior, as_labels(labels, len(posterior), posterior.shape[1], least=-1)
+    return posterior, class_numbers(labels, posterior.shape[1], len(posterior), least=-1)

@@ -50,7 +50,10 @@ def on_paper(data, model, expected, depends=None):
     """The penalised log-likelihood, written out."""
     n, size = len(data.labels), len(expected)
     scores = np.asarray(data.scores, np.float64)
-    h = softmax(np.tensordot(model.slopes, scores, 1) + model.intercepts[:, None], axis=0) + 1e-7
+    h = (
+        softmax(np.tensordot(model.slopes, scores, 1) + model.intercepts[:, None], axis=0)
+        + module.LEAST_CHANCE
+    )
     factor = np.ones((size, n))
     if depends is not None:
         factor = np.exp(model.b * depends.rank + model.c * depends.likeness)
@@ -59,9 +62,7 @@ def on_paper(data, model, expected, depends=None):
     T = raw / raw.sum(axis=1, keepdims=True)
     value = np.log((h * T[:, data.labels, np.arange(n)]).sum(axis=0)).sum()
     value += (expected * np.log(model.transition_matrix + 1e-12)).sum()
-    return (
-        value - module.SLOPE_PRECISION * (model.slopes**2).sum() / 2 - (model.b**2 + model.c**2) / 2
-    )
+    return value - ((model.slopes**2).sum() + model.b**2 + model.c**2) / 2
 
 
 @pytest.mark.parametrize("depends", [False, True])

@@ -28,6 +28,10 @@ COMMANDS = {  # and what they leave under a final name
         ["embed", "y.csv", "--kind", "table", "--out", "f.npy"],
         ["f.npy", "f.names.csv"],
     ),
+    "audit": (
+        ["audit", *DATA, "--out", "out"],
+        ["out/noise.json", "out/labels.csv", "out/to_check.csv"],
+    ),
     "cluster": (["estimate", "shards", "y.csv", "--workers", "2", "--out", "T.json"], ["T.json"]),
     "train": ([*TRAIN, "--device", "cpu", "--json", "--folder", "run"], []),
 }
@@ -78,7 +82,7 @@ def undisturbed(data):
     return run
 
 
-@pytest.mark.parametrize("name", QUICK if FACTOR == 1 else [*COMMANDS])
+@pytest.mark.parametrize("name", [*QUICK, "audit"] if FACTOR == 1 else [*COMMANDS])
 def test_killed_at_any_moment(data, undisturbed, tmp_path, name):
     """Final names hold all or nothing, and the same command then gives the undisturbed result."""
     (arguments, files), (expected, seconds, said) = COMMANDS[name], undisturbed(name)

@@ -36,10 +36,10 @@ def rows(n, seed):
 
 
 def row_data(n):
-    """Rows with 40% of each class labelled as the next one; T[:, y] of each label."""
+    """Rows with 40% of each class labelled as the next one."""
     X, y = rows(n, 0)
     noisy = pair_flip(y, 0.4, random_state=0)
-    return load_arrays(X, noisy.labels, *rows(1000, 1)), noisy.transition_matrix.T[noisy.labels]
+    return load_arrays(X, noisy.labels, *rows(1000, 1))
 
 
 def short_plan(first=2, final=3, batch_size=50):
@@ -47,7 +47,7 @@ def short_plan(first=2, final=3, batch_size=50):
     return Plan(start, start, Schedule(((0.05, final), (0.005, 2)), batch_size=batch_size))
 
 
-def quick(name, columns=None):
+def quick(name):
     """A method with the lengths and sizes of its recipe for a few hundred steps."""
     small_loss = {"noise_rate": 0.4, "ramp": 0.3, "batch_size": 32}
     settings = {
@@ -56,7 +56,6 @@ def quick(name, columns=None):
         "jocor": small_loss,
         "ptd-r-v": {"n_parts": 4},
         "hoc-local": {"local": LocalHOC(n_local=5, local_size=150)},
-        "hoc-instance": {"columns": columns},
     }
     return method_named(name, **settings.get(name, {}))
 

@@ -42,7 +42,7 @@ def test_pictures_come_back_from_a_file(tmp_path):
 
 
 def test_a_network_of_ones_own_needs_its_builder(tmp_path):
-    data, _ = row_data(300)
+    data = row_data(300)
 
     def build():
         return nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, K))
@@ -73,7 +73,7 @@ def test_what_is_no_classifier_is_one_sentence(tmp_path):
 
 
 def test_rows_of_another_width_are_met():
-    data, _ = row_data(300)
+    data = row_data(300)
     classifier = train(data, "ce", plan=short_plan()).classifier
     with pytest.raises(LabelNoiseError, match=r"shape \(N, 32\).*\(5, 31\)"):
         classifier.predict_proba(np.zeros((5, 31)))
@@ -89,7 +89,7 @@ def test_train_and_predict_from_the_command_line(run, tmp_path, monkeypatch):
         Plan(schedule, schedule, schedule),
     )
     monkeypatch.chdir(tmp_path)
-    data, _ = row_data(800)
+    data = row_data(800)
     names = np.array(["cat", "dog", "elk", "owl"])
     np.save("x.npy", data.train.array)
     np.save("y.npy", names[data.labels])
@@ -126,7 +126,7 @@ def test_train_and_predict_from_the_command_line(run, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_the_command_line_says_when_a_training_is_too_short(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    data, _ = row_data(200)
+    data = row_data(200)
     np.save("x.npy", data.train.array)
     np.save("y.npy", data.labels)
     _, _, errors = run("train", "x.npy", "y.npy", "--method", "jocor", "--folder", "run")

@@ -175,7 +175,7 @@ def test_an_objective_and_a_network_of_ones_own():
             run.train("final", Smoothed(), run.plan.final)
             return {"width": run.representations().shape[1]}
 
-    data, _ = row_data(300)
+    data = row_data(300)
     steps = []
     result = train(
         data,
@@ -215,7 +215,7 @@ def test_rows_without_a_label_are_left_out():
 
 def test_early_stopping_keeps_the_epoch_that_agrees_most():
     """The held-out rows are not trained on, and the best epoch's network is the result."""
-    data, _ = row_data(400)
+    data = row_data(400)
     seen = []
 
     class Watching(CrossEntropy):

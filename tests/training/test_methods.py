@@ -30,7 +30,6 @@ BARS = {
     "ptd-r-v": 0.8,
     "hoc-global": 0.95,
     "hoc-local": 0.95,
-    "hoc-instance": 0.95,
 }
 
 
@@ -46,10 +45,10 @@ ON_GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_availab
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_each_method_learns_what_cross_entropy_does_not(name, device):
     """With 40% of each class labelled as the next one, cross-entropy is right on about half."""
-    data, columns = row_data(1500)
+    data = row_data(1500)
     start = Schedule(((0.05, 2),), batch_size=32)
     plan = Plan(start, start, Schedule(((0.05, 10),), batch_size=32, weight_decay=0.0))
-    result = train(data, quick(name, columns), plan=plan, device=device)
+    result = train(data, quick(name), plan=plan, device=device)
     assert result.last_accuracy > BARS[name]
     if name == "ce":
         assert result.last_accuracy < 0.57
@@ -59,8 +58,8 @@ def test_each_method_learns_what_cross_entropy_does_not(name, device):
 @pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_each_method_resumes_to_the_same_log_after_a_kill(tmp_path, name):
     """Killed in the first and in the last training; without a kill it repeats exactly."""
-    data, columns = row_data(300)
-    method, plan = quick(name, columns), short_plan()
+    data = row_data(300)
+    method, plan = quick(name), short_plan()
     undisturbed = train(data, method, plan=plan)
 
     def kill_at(phase, epoch):
@@ -85,7 +84,7 @@ def test_each_method_resumes_to_the_same_log_after_a_kill(tmp_path, name):
 @pytest.mark.parametrize("name", ["co-teaching", "co-teaching+", "jocor"])
 def test_a_training_too_short_for_its_ramp_says_so(name):
     """How many steps there are, how many it takes, and how many epochs those are."""
-    data, _ = row_data(300)
+    data = row_data(300)
     needed = max(RECIPES[name].ramp, RECIPES[name].warm_up)
     with pytest.warns(LabelNoiseWarning, match=f"has 10 steps, but the method takes {needed}"):
         result = train(data, method_named(name, noise_rate=0.4), plan=short_plan())
@@ -123,29 +122,6 @@ def test_small_loss_methods_ask_hoc_for_the_noise_rate():
         warnings.simplefilter("ignore", LabelNoiseWarning)
         assert method_named("co-teaching").rate(run) == pytest.approx(0.3, abs=0.1)
     assert method_named("co-teaching", noise_rate=0.1).rate(run) == 0.1
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (None, r"shape \(300, 4\).*shape is \(\)"),
-        (np.ones((300, 3)), r"shape \(300, 4\).*shape is \(300, 3\)"),
-        (np.full((300, 4), -0.5), "range from -0.5"),
-    ],
-)
-def test_columns_that_are_none_are_one_sentence(columns, message):
-    data, _ = row_data(300)
-    with pytest.raises(LabelNoiseError, match=message):
-        train(data, method_named("hoc-instance", columns=columns), plan=short_plan())
-
-
-def test_columns_may_be_made_from_representations_and_labels():
-    """A callable and its answer train the same network."""
-    data, columns = row_data(300)
-    made = method_named("hoc-instance", columns=lambda X, y: columns * (X.shape == (300, 32)))
-    given = method_named("hoc-instance", columns=columns)
-    logs = [train(data, method, plan=short_plan()).log for method in (made, given)]
-    assert without_seconds(logs[0]) == without_seconds(logs[1])
 
 
 def test_a_method_of_ones_own():

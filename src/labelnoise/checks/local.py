@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
-from labelnoise.checks import Finding
+from labelnoise.checks.findings import Finding
 from labelnoise.solvers.local import LocalProblems, solve_local
 
 _WIDENING = 1.25  # of the binomial variance, as triples share examples and classes are not known

@@ -5,7 +5,7 @@
 this model and the T of the triples. `posterior` adds the example's own label.
 """
 
-from labelnoise.clean_class.estimate import CleanClass, fit_clean_class
+from labelnoise.clean_class.estimate import CleanClass, fit_clean_class, trust_triples
 from labelnoise.clean_class.posterior import (
     PartMatrices,
     counted_joint,
@@ -20,4 +20,5 @@ __all__ = [
     "fit_clean_class",
     "tilted",
     "transition_given",
+    "trust_triples",
 ]

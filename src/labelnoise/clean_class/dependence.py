@@ -20,6 +20,7 @@ import numpy as np
 from labelnoise.clean_class.evidence import Evidence
 from labelnoise.clean_class.model import Dependence, Model, explained, fit
 
+START_OF_B = 0.5  # a search from 0 may stop at once: the likelihood is flat there
 SHOWN = 6.5  # log-likelihood gained by b and c: by chance in 1 of 700
 LEAST_EFFECT = 0.15  # of b or c: with very many examples, misfit gains as much likelihood
 CLEAREST_SHARE = 0.05  # of each class's examples
@@ -43,6 +44,8 @@ class Case:
     """Relative fall of the agreement of neighbours' labels, from near to far."""
     share: float
     """Of the triples' T, from 0 to 1."""
+    predicted: float = 0.0
+    """Share of the labels that h, which has not seen them, predicts."""
 
     @property
     def depends(self) -> bool:
@@ -60,7 +63,7 @@ def decide(
 ) -> tuple[Case, Model, Any]:
     """The case, the model where noise depends on the class alone, and its posterior (K, N)."""
     h, posterior = explained(data, model)
-    depending = fit(data, model, expected, Dependence.of(h, data.arrays))
+    depending = fit(data, replace(model, b=START_OF_B), expected, Dependence.of(h, data.arrays))
     gain = depending.log_likelihood - model.log_likelihood
     if gain > SHOWN:  # or the search for `model` stopped early
         again = fit(data, replace(depending, b=0.0, c=0.0), expected)
@@ -70,7 +73,9 @@ def decide(
             h, posterior = explained(data, model)
     mass = data.arrays.get(posterior.sum(axis=1, dtype=data.arrays.xp.float64))
     clearest = _clearest(data.arrays.get(h), mass)
-    case = Case(gain, depending.b, depending.c, clearest, fall, 0.0)
+    likely = data.arrays.get(h.argmax(axis=0))
+    predicted = float((likely == data.labels).mean())
+    case = Case(gain, depending.b, depending.c, clearest, fall, 0.0, predicted)
     if case.depends:
         right = data.arrays.get(posterior[data.labels, np.arange(len(data.labels))])
         flat = fall < FLAT and case.b > 0

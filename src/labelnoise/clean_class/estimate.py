@@ -10,6 +10,7 @@ import numpy as np
 from labelnoise._arrays import HOST, Arrays
 from labelnoise.clean_class.dependence import Case, agreement_fall, decide
 from labelnoise.clean_class.evidence import (
+    ENOUGH,
     FOLDS,
     Evidence,
     Sample,
@@ -18,10 +19,9 @@ from labelnoise.clean_class.evidence import (
     ordered,
     sample,
 )
-from labelnoise.clean_class.model import ENOUGH, Model, covariance_of_ratios, fit, start_from
+from labelnoise.clean_class.model import Model, covariance_of_ratios, fit, start_from
 from labelnoise.clean_class.posterior import counted_joint, tilted
 
-ENOUGH_OF_A_CLASS = 2000  # examples, or 20,000 in all: a T to start from needs no more
 UNCLEAR = 0.9  # of a row's diagonal: another entry as large casts doubt on the start
 AT_BOUND = 1e-3  # ratios below it are at their bound 0
 DRAWS = 500
@@ -50,10 +50,11 @@ class CleanClass:
     case: Case
     draws: np.ndarray | None
     """(DRAWS, K, K) values of the T given h that sampling allows; None for very many classes."""
-    voters: Voters
-    classes: np.ndarray
+    voters: Voters | None = None
+    """None, as the next two, in one that was read from a file: it predicts no new examples."""
+    classes: np.ndarray | None = None
     """Order of the classes in `voters` and `model`."""
-    model: Model
+    model: Model | None = None
 
     @property
     def noise_rate(self) -> float:
@@ -62,6 +63,9 @@ class CleanClass:
 
     def predict_proba(self, X: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
         """(M, K) h of new examples, given their neighbours (M, k) among the fitted ones."""
+        assert self.voters is not None
+        assert self.classes is not None
+        assert self.model is not None
         scores = self.voters.evidence(X, neighbors)
         h = self.voters.arrays.get(self.model.h(scores, self.voters.arrays))
         return h[np.argsort(self.classes)].T
@@ -98,7 +102,7 @@ def fit_clean_class(
     # The search magnifies the last digits of its start, which depend on the order of classes.
     T, prior = (part.round(START_DIGITS) for part in (of_triples[0][both], of_triples[1][classes]))
     T /= T.sum(axis=1, keepdims=True)
-    data = sample(X, number[labels], neighbors, order, K, sources, arrays)
+    data = sample(X, number[labels], neighbors, order, sources, arrays)
     step = _counter(progress, 2 * FOLDS + 1)
     found, model, voters = _two_rounds(data, T, T, step)
     if (np.sort(model.transition_matrix, axis=1)[:, -2:] @ [-1, UNCLEAR] < 0).any():
@@ -121,11 +125,9 @@ def fit_clean_class(
         draws = draws[:, number][:, :, number]
         draws += given_h[0] - draws.mean(axis=0)
         draws = np.clip(draws, 0, 1)
-    of_shares = of_triples[1][:, None] * of_triples[0]
-    of_shares *= np.bincount(labels, minlength=K) / n / np.maximum(of_shares.sum(axis=0), 1e-300)
     point = given_h
     if case.share:
-        joint = (1 - case.share) * joint + case.share * of_shares
+        joint = (1 - case.share) * joint + case.share * _joint_of(of_triples, labels)
         posterior = tilted(posterior, labels, joint)
         point = _rows_and_mass(counted_joint(posterior, labels, K) / n, of_triples[0])
     return CleanClass(
@@ -133,12 +135,34 @@ def fit_clean_class(
     )
 
 
+def trust_triples(found: CleanClass) -> CleanClass:
+    """Give the same model with the T of the triples, to which the posterior then adds up."""
+    posterior = tilted(found.posterior, found.labels, _joint_of(found.of_triples, found.labels))
+    joint = counted_joint(posterior, found.labels, len(found.class_prior))
+    T, prior = _rows_and_mass(joint / len(found.labels), found.of_triples[0])
+    return replace(
+        found,
+        transition_matrix=T,
+        class_prior=prior,
+        posterior=posterior,
+        case=replace(found.case, share=1.0),
+    )
+
+
+def _joint_of(point: Point, labels: np.ndarray) -> np.ndarray:
+    """(K, K) P(clean, label) of T and a class prior, with the label shares that were given."""
+    T, prior = point
+    joint = prior[:, None] * T
+    given = np.bincount(labels, minlength=len(prior)) / len(labels)
+    return joint * given / np.maximum(joint.sum(axis=0), 1e-300)
+
+
 def _two_rounds(
     data: Sample, T: np.ndarray, expected: np.ndarray, step: Callable[[], None]
 ) -> tuple[Evidence, Model, Voters]:
     """Evidence with T, a model, evidence with the T of this model, and the model again."""
     n, K = len(data.labels), len(T)
-    every = 1 + n // max(ENOUGH, ENOUGH_OF_A_CLASS * K)
+    every = 1 + n // (ENOUGH * K)
     first, _ = collect(data, T, step, every)
     model = fit(first, start_from(first, T), expected)
     found, voters = collect(data, model.transition_matrix, step)

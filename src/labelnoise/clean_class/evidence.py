@@ -20,11 +20,11 @@ from labelnoise.clean_class.linear import HeldOut, LinearModel
 VOTERS = 18
 """How many of the nearest neighbours vote."""
 
-KINDS = 3  # of evidence
 FOLDS = 3
-LABELS_OF_A_COLUMN, PENALTIES = (16, 40), (0.03, 1.0)  # for each class; C of the linear models
-LEAST_VOTE = 1e-6  # for a class: its logarithm stays finite
+INVERSE_PENALTY = 0.1  # C of the linear models
+LEAST_CHANCE = 1e-6  # of a class: its logarithm stays finite
 UNIFORM_SHARE = 0.1  # of uniform noise in the T that votes use: no label is impossible
+ENOUGH = 2000  # examples of a class, where not all are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,6 @@ def sample(
     labels: np.ndarray,
     neighbors: np.ndarray,
     order: np.ndarray,
-    K: int,
     sources: np.ndarray | None = None,
     arrays: Arrays = HOST,
 ) -> Sample:
@@ -100,8 +99,7 @@ def sample(
         fold[order] = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
     else:
         fold = np.unique(sources, return_inverse=True)[1]
-    C = np.exp(np.interp(len(labels) / K / X.shape[1], LABELS_OF_A_COLUMN, np.log(PENALTIES)))
-    models = HeldOut(X, labels, float(C), fold % FOLDS, order, arrays)
+    models = HeldOut(X, labels, INVERSE_PENALTY, fold % FOLDS, order, arrays)
     return Sample(X, labels, neighbors, order, models, arrays)
 
 
@@ -118,7 +116,7 @@ def collect(
     chosen = data.order[::every]
     place = np.full(n, -1)
     place[chosen] = np.arange(len(chosen))
-    scores = arrays.empty((KINDS, K, len(chosen)))
+    scores = arrays.empty((3, K, len(chosen)))
     models, total = [], 0
     for rows, model in data.models.fit(T, every):
         linear = data.models.scores(model)
@@ -150,5 +148,5 @@ def _scores(linear: Any, suggested: Any, by_label: Any, near: Any, arrays: Array
         votes += suggested[column]
         alone += by_label[column]
     # One vote, so that no class has none. A sum of float32 would depend on the order of examples.
-    votes += suggested.mean(axis=0, dtype=arrays.xp.float64) + LEAST_VOTE
+    votes += suggested.mean(axis=0, dtype=arrays.xp.float64) + LEAST_CHANCE
     return arrays.xp.stack([linear.T, arrays.xp.log(votes).T, alone.T])

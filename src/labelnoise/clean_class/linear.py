@@ -21,8 +21,7 @@ from sklearn.utils import check_array
 from labelnoise._arrays import HOST, Arrays
 from labelnoise._blocks import one_blas_thread, row_blocks
 from labelnoise._errors import LabelNoiseError
-from labelnoise._estimator import expect_whole, from_torch
-from labelnoise.consensus import _class_numbers
+from labelnoise._validation import class_numbers, expect_whole, from_torch
 
 _BLOCK_BYTES = 8 * 2**20  # of features in one matrix product, measured
 MOST_TRAINED, MOST_VALUES = 200_000, 2**28  # rows, and rows times columns, to train on
@@ -41,7 +40,7 @@ def noisy_posteriors(
     """
     expect_whole("n_splits", n_splits, 2)
     X = checked_features(X)
-    labels = as_labels(y, len(X), n_classes)
+    labels = class_numbers(y, n_classes, len(X))
     fold = np.random.default_rng(random_state).permutation(len(X)) % n_splits
     result = np.empty((len(X), n_classes), np.float32)
     models = HeldOut(X, labels, C, fold)
@@ -216,17 +215,6 @@ def fit_transition_layer(
     return TransitionLayer(raw / raw.sum(axis=1, keepdims=True), coef, intercept)
 
 
-def as_labels(labels: Any, n: int, n_classes: int, least: int = 0) -> np.ndarray:
-    """Class numbers (n,) from `least` on."""
-    labels = _class_numbers(labels, n_classes, least)
-    if labels.shape != (n,):
-        raise LabelNoiseError(
-            f"Expected a label for each of the {n} examples, but labels has shape {labels.shape}: "
-            f"inconsistent numbers of samples"
-        )
-    return labels
-
-
 def checked_features(X: Any, check: Callable[..., Any] = check_array) -> np.ndarray:
     """X by one of scikit-learn's checks: doubles stay doubles, all else becomes float32."""
     try:
@@ -245,7 +233,7 @@ def _standardised(
 ) -> tuple[np.ndarray, np.ndarray, StandardScaler]:
     X = checked_features(X)
     scaler = StandardScaler().fit(X)
-    return _scaled(scaler, X), as_labels(labels, len(X), n_classes), scaler
+    return _scaled(scaler, X), class_numbers(labels, n_classes, len(X)), scaler
 
 
 def _scaled(scaler: StandardScaler, X: np.ndarray) -> np.ndarray:

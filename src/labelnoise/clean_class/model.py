@@ -19,13 +19,10 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 
 from labelnoise._arrays import HOST, Arrays
-from labelnoise.clean_class.evidence import Evidence
+from labelnoise.clean_class.evidence import ENOUGH, LEAST_CHANCE, Evidence
 
 PRIOR_LABELS = 1.0  # for each class, the T of the triples counts as this many labels
-LEAST_CHANCE = 1e-7  # of a class, so that no label is impossible
-SLOPE_PRECISION = 0.1  # of the normal prior of slopes
 BLOCK = 160_000  # examples times classes in one block
-ENOUGH = 20_000  # examples for an information matrix
 
 
 class Dependence(NamedTuple):
@@ -100,16 +97,15 @@ def fit(
 ) -> Model:
     """Maximise the likelihood of the labels, with a prior of `PRIOR_LABELS` labels of each class.
 
-    `expected` (K, K) is the T that the prior's labels follow. If noise `depends` on the example, b
-    and c have a standard normal prior.
+    `expected` (K, K) is the T that the prior's labels follow. Slopes, b and c have a standard
+    normal prior; b and c are 0 unless noise `depends` on the example.
     """
     m, K, n = data.scores.shape
     off = ~np.eye(K, dtype=bool)
     ends = [m, m + K, m + K * K]
     blocks = list(_blocks(data))
     precision = np.zeros(m + K * K + 2 * (depends is not None))
-    precision[:m] = SLOPE_PRECISION
-    precision[m + K * K :] = 1.0
+    precision[:m] = precision[m + K * K :] = 1.0
 
     def unpack(parameters: np.ndarray) -> Model:
         slopes, intercepts, logits, both = np.split(parameters, ends)
@@ -280,7 +276,7 @@ def _information(data: Evidence, model: Model) -> np.ndarray:
     """
     arrays, xp = data.arrays, data.arrays.xp
     _, K, n = data.scores.shape
-    every = 1 + n // ENOUGH
+    every = 1 + n // (ENOUGH * K)
     off = arrays.put(~np.eye(K, dtype=bool))
 
     def product(block: tuple[int, slice]) -> Any:

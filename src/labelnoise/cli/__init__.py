@@ -6,6 +6,7 @@ What takes long to import is imported inside the commands, so that help comes at
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,9 +15,12 @@ import typer
 
 from labelnoise import __version__
 from labelnoise._errors import LabelNoiseError
+from labelnoise.cli.audit import audit
+from labelnoise.cli.card import card
 from labelnoise.cli.digits import demo
 from labelnoise.cli.estimates import compare, estimate, suspects
 from labelnoise.cli.making import corrupt, embed
+from labelnoise.cli.review import review
 from labelnoise.cli.score import score
 from labelnoise.cli.training import DESCRIPTIONS, predict, train
 from labelnoise.cli.verifying import verify_sample
@@ -32,6 +36,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; what a user can cause ends in one line and a status."""
+    # The bars of others are no lines of ours.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that lacks a character shows "?" instead of ending the program.
@@ -64,10 +70,8 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="From images and their labels to T and a list of suspects:\n\n"
-    "labelnoise embed photos/ --out features.npy\n\n"
-    "labelnoise estimate features.npy labels.csv\n\n"
-    "labelnoise suspects features.npy labels.csv --out suspects.csv\n\n"
+    epilog="From images in a folder for each class to what is wrong with their labels:\n\n"
+    "labelnoise audit photos/\n\n"
     "Exit status: 0 done, 1 input that cannot be worked with, 2 wrong usage, 3 a serious finding "
     "with --strict, 130 interrupted."
 )
@@ -86,6 +90,14 @@ def _add(command: object, *examples: str, after: Sequence[str] = ()) -> None:
     app.command(epilog=epilog)(command)  # type: ignore[type-var]
 
 
+_add(
+    audit,
+    "audit photos/",
+    "audit photos/ labels.csv:species",
+    "audit reviews.csv --text review --label stars",
+    "audit people.csv --label income --out income",
+    "audit features.npy labels.npy",
+)
 _add(demo, "demo", "demo --noise pair --rate 0.3 --out pair.html")
 _add(
     estimate,
@@ -104,6 +116,7 @@ _add(
     "verify-sample features.npy labels.csv --out to_check.csv",
     "verify-sample features.npy labels.csv --n 100 --after checked.csv --out more.csv",
 )
+_add(review, "review results", "review results --export checked")
 _add(
     embed,
     "embed photos/ --out features.npy",
@@ -125,4 +138,5 @@ _add(
 )
 _add(predict, "predict runs/features-hoc/model.safetensors new.npy --out predictions.csv")
 _add(compare, "compare before.json after.json")
+_add(card, "card T.json --out CARD.md --badge label-noise.svg")
 _add(score, "score test-labels.csv predictions.csv T.json")

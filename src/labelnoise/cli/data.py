@@ -6,15 +6,16 @@ import os
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import BadParameter, Option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from labelnoise.hoc import HOC
     from labelnoise.io.features import Features
     from labelnoise.io.labels import Labels
+    from labelnoise.results import Results
 
 
 class Metric(StrEnum):
@@ -57,6 +58,39 @@ class Data:
     def y(self) -> Any:
         """The labels (N,)."""
         return self.labels.array
+
+
+def open_results(folder: str, verified: str | None = None, **unused: object) -> Results:
+    """Read what `labelnoise audit` wrote, with verified labels; `unused` options must be unset."""
+    from labelnoise._errors import LabelNoiseError
+    from labelnoise.results import HEAD, Results, is_begun
+
+    if not is_begun(folder):
+        raise LabelNoiseError(
+            f"Expected LABELS, or a folder of labelnoise audit, but there are no LABELS and no "
+            f"{HEAD} in {folder}"
+        )
+    if given := [f"--{name}" for name, value in unused.items() if value]:
+        raise BadParameter(
+            f"{given[0]} does not go with a folder of results: give features and labels"
+        )
+    results = Results.open(folder)
+    if verified is not None:
+        verify(results.estimate, verified)
+    return results
+
+
+def verify(est: HOC, file: str) -> None:
+    """Let the answers of a file correct an estimate, unless all are the suggestions beside them."""
+    from labelnoise._errors import LabelNoiseError
+
+    est.verify(file)
+    for finding in est.diagnostics_:
+        if finding.name == "copied answers" and not finding.ok and finding.value == 0:
+            raise LabelNoiseError(
+                f"Expected a column true_label that a person filled in, but that of {file} repeats "
+                f"the suggestions to the letter: {finding.sentence}"
+            )
 
 
 def read_data(

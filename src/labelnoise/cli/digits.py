@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 import time
+import zlib
 from dataclasses import replace
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from labelnoise.noise import NoisyLabels
     from labelnoise.report import Report
+    from labelnoise.results import Results
 
 # Which digits people mistake for which, and how often relative to each other. Made up, but of
 # the kind that real annotators produce: a few strong, one-sided confusions over a low floor.
@@ -32,6 +35,8 @@ _DIGIT_CONFUSIONS |= {(1, 7): 8, (2, 7): 8, (5, 3): 6, (9, 7): 5, (8, 5): 4}
 _DIGIT_FLOOR = 1  # every other confusion
 
 _CONFUSIONS_PRINTED = 6
+_IMAGES, _TRUTH = "digits", "truth.csv"
+_ENLARGED = 8  # times
 
 
 class NoiseKind(StrEnum):
@@ -49,68 +54,82 @@ Noise = Annotated[
 
 
 def demo(
-    out: Annotated[Path, Option(help="Where the report goes.")] = Path("demo-output/report.html"),
+    out: Annotated[Path, Option(help="The folder of results.")] = Path("demo-output"),
     noise: Noise = NoiseKind.CLASS,
     rate: Annotated[float, Option(help="Share of labels to make wrong, 0 to 1.")] = 0.2,
     seed: Annotated[int, Option(min=0, help="Which random labels are wrong.")] = 0,
 ) -> None:
-    """Make known noise in scikit-learn's digits, estimate it, and show both."""
+    """Make known noise in scikit-learn's digits, audit them, and show estimate and truth."""
     from rich.console import Console
 
+    from labelnoise.results import REPORT
+
     start = time.perf_counter()
-    report = _report_on_digits(noise, rate, seed)
-    with explained(f"Expected a folder to write to, but {out.parent} cannot be made one"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-    report.save(out)
+    report = _audit_digits(out, noise, rate, seed)
+    report.save(out / REPORT)
     console = Console(highlight=False)
     _print_report(console, report)
     console.print(f"\nTook {time.perf_counter() - start:.1f} s.")
-    console.print(f"Report: {out}", markup=False, soft_wrap=True)
+    said = [
+        f"Look: {out / REPORT}; images are in {out / _IMAGES}, the truth in {out / _TRUTH}",
+        f"Check the labels: labelnoise review {out}",
+    ]
+    console.print("\n".join(said), markup=False, soft_wrap=True)
 
 
-def _report_on_digits(kind: NoiseKind, rate: float, seed: int) -> Report:
-    """Corrupt the digits, estimate, and compare; progress goes to the terminal."""
+def _audit_digits(out: Path, kind: NoiseKind, rate: float, seed: int) -> Report:
+    """Corrupt the digits, audit them as images, and compare; progress goes to the terminal."""
     with progress() as show:
         show("reading", 0, 0)
 
         import numpy as np
         from sklearn.datasets import load_digits
 
-        from labelnoise.checks import Finding
-        from labelnoise.hoc import HOC
-        from labelnoise.report import Truth, report_of
-        from labelnoise.scores import transition_error, true_transition_matrix
+        from labelnoise.audit import audit
+        from labelnoise.io.features import Features
+        from labelnoise.io.sources import Source
 
         X, digits = load_digits(return_X_y=True)
         noisy = _corrupt(digits, kind, rate, seed)
+        names = np.array([f"{label}/{row:04d}.png" for row, label in enumerate(noisy.labels)])
+        order = np.argsort(names)
+        _write_images(out, X[order], names[order].tolist(), digits[order])
+        folder = str(out / _IMAGES)
         show("reading", 1, 1)
-        est = HOC(classes=noisy.classes).fit(X, noisy.labels, progress=show)
-        est.diagnose(show)
-        show("judging the labels", 0, 0)
-        suspects = est.suspects()
-        show("judging the labels", 1, 1)
+        results = audit(
+            Source("images", folder, folder),
+            out,
+            features=Features(folder, X[order], names[order].tolist()),
+            progress=show,
+        )
+    how = {
+        "Data": f"scikit-learn's digits, {len(X):,} images of 8 x 8 pixels. Each label was "
+        f"replaced by one drawn from the row of the true T that belongs to its class "
+        f"({noisy.kind} noise, rate {rate:g}, seed {seed}), which made "
+        f"{round(noisy.rate * len(X)):,} labels wrong. The estimate saw the pixels and the noisy "
+        f"labels, and no clean one."
+    }
+    return _with_truth(results, noisy, digits, how)
+
+
+def _with_truth(
+    results: Results, noisy: NoisyLabels, digits: np.ndarray, how: dict[str, str]
+) -> Report:
+    """The report with the true T, and how far the estimate and other answers are from it."""
+    import numpy as np
+
+    from labelnoise.checks import Finding
+    from labelnoise.report import Truth
+    from labelnoise.scores import transition_error, true_transition_matrix
 
     T, K = noisy.transition_matrix, len(noisy.classes)
     counted = true_transition_matrix(digits, noisy.labels, K)
     errors = {
-        "this estimate": transition_error(est.transition_matrix_, T),
+        "this estimate": transition_error(results.estimate.transition_matrix_, T),
         'answering "no noise"': transition_error(np.eye(K), T),
         "counting with the clean labels (sampling error alone)": transition_error(counted, T),
     }
-    pictures = (15 * (16 - X.reshape(-1, 8, 8))).astype(np.uint8)
-    report = report_of(
-        est,
-        suspects=suspects,
-        images=pictures if find_spec("PIL") else None,
-        truth=Truth(T, noisy.rate, errors),
-        how={
-            "Data": f"scikit-learn's digits, {len(X):,} images of 8 x 8 pixels. Each label was "
-            f"replaced by one drawn from the row of the true T that belongs to its class "
-            f"({noisy.kind} noise, rate {rate:g}, seed {seed}), which made "
-            f"{round(noisy.rate * len(X)):,} labels wrong. The estimate saw the pixels and the "
-            f"noisy labels, and no clean one."
-        },
-    )
+    report = results.report(how, Truth(T, noisy.rate, errors))
     if (T.argmax(axis=1) == np.arange(K)).all():
         return report
     impossible = Finding(
@@ -121,6 +140,51 @@ def _report_on_digits(kind: NoiseKind, rate: float, seed: int) -> Report:
         "cannot tell, so the estimate may have its rows in the wrong order. Use a lower rate.",
     )
     return replace(report, findings=(*report.findings, impossible))
+
+
+def _write_images(out: Path, X: np.ndarray, names: list[str], digits: np.ndarray) -> None:
+    """Write a folder of images for each label, and a table of the truth.
+
+    Those of an earlier demo with the same labels stay.
+    """
+    import numpy as np
+    from scipy.ndimage import zoom
+
+    from labelnoise.io.tables import read_table, write_table
+    from labelnoise.results import expect_no_answers, make_folder
+
+    make_folder(out)
+    truth = out / _TRUTH
+    if truth.is_file() and read_table(truth).cells("name") == names:
+        return
+    expect_no_answers(out)
+    truth.unlink(missing_ok=True)
+    folder = out / _IMAGES
+    with explained(f"Expected to write images to {folder}, but it failed"):
+        if folder.exists():
+            shutil.rmtree(folder)
+        for label in {name.partition("/")[0] for name in names}:
+            (folder / label).mkdir(parents=True)
+        large = zoom(
+            X.reshape(-1, 8, 8), (1, _ENLARGED, _ENLARGED), order=1, grid_mode=True, mode="nearest"
+        )
+        for name, picture in zip(names, (255 - large * 255 / 16).astype(np.uint8), strict=True):
+            (folder / name).write_bytes(_png(picture))
+    write_table(truth, {"name": names, "true_label": digits})
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    """A grey image (height, width) as a PNG file: Pillow need not be installed."""
+    import numpy as np
+
+    height, width = pixels.shape
+    rows = np.column_stack([np.zeros(height, np.uint8), pixels]).tobytes()  # filter 0, then pixels
+    head = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)
+    parts = (b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
 
 
 def _corrupt(digits: np.ndarray, kind: NoiseKind, rate: float, seed: int) -> NoisyLabels:
@@ -186,12 +250,18 @@ def _print_report(console: Console, report: Report) -> None:
     for name, error in report.truth.errors.items():
         console.print(f"  {error:.3f}  {escape(name)}")
 
-    console.print("\n[bold]What the estimate stands on[/]")
+    wanting = [finding for finding in report.findings if not finding.ok]
+    console.print(
+        f"\n[bold]What the estimate stands on[/]: {len(report.findings)} checks, of which "
+        f"{len(wanting)} warn"
+    )
     findings = Table.grid(padding=(0, 2, 0, 0))
-    for finding in report.findings:
-        mark = "[green]ok[/]" if finding.ok else "[bold yellow]WARNING[/]"
-        findings.add_row(f"  {mark}", escape(finding.name), escape(finding.sentence))
-    console.print(findings)
+    for finding in wanting:
+        findings.add_row(
+            "  [bold yellow]WARNING[/]", escape(finding.name), escape(finding.sentence)
+        )
+    if wanting:
+        console.print(findings)
 
 
 def _matrix_table(title: str, classes: Sequence[str], T: np.ndarray) -> Table:

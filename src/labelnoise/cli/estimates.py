@@ -18,16 +18,19 @@ from labelnoise.cli.data import (
     Neighbors,
     Unlabeled,
     Verified,
+    open_results,
     read_data,
     shown_examples,
+    verify,
 )
 from labelnoise.cli.terminal import (
     FeaturesFile,
     Json,
-    LabelsFile,
+    LabelsIfNew,
     Quiet,
     Seed,
     Strict,
+    Verbose,
     end_strictly,
     print_json,
     progress,
@@ -36,9 +39,9 @@ from labelnoise.cli.terminal import (
 
 if TYPE_CHECKING:
     from labelnoise.hoc import HOC
+    from labelnoise.results import Results
 
 _FEWEST_CHECKED = 100  # examples, for the closer checks to see something
-_NOTABLE = 0.25  # relative difference of two noise rates that is worth a sentence
 
 Estimate = Annotated[Path | None, Option(help="All of it to .json, or T to .npy, .csv, .parquet.")]
 Page = Annotated[Path | None, Option(help="A page to look at, .html, or .json.")]
@@ -72,7 +75,7 @@ Threshold = Annotated[float, Option(min=0, max=1, help="Only those as surely wro
 
 def estimate(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
     out: Estimate = None,
     report: Page = None,
     examples: Examples = None,
@@ -90,10 +93,24 @@ def estimate(
     strict: Strict = False,
     seed: Seed = 0,
     as_json: Json = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
     """Estimate how often each class is labelled as each other one."""
     _expect_compatible(groups, local, paper, neighbors, workers, verified, examples, report)
+    if labels is None:
+        unused: list[tuple[str, Any]] = [
+            ("examples", examples),
+            ("groups", groups),
+            ("local", local),
+            ("paper", paper),
+        ]
+        unused += [("no-refine", not refine), ("classes", classes), ("unlabeled", unlabeled)]
+        unused += [("metric", metric is not Metric.COSINE), ("neighbors", neighbors)]
+        results = _from_results(features, out, report, verified, quiet, unused)
+        est = results.estimate
+        _print(est, est, {"Estimate": out, "Report": report}, as_json, strict, verbose)
+        return
     start = time.perf_counter()
     with progress(quiet) as show:
         show("reading", 0, 0)
@@ -121,12 +138,33 @@ def estimate(
         from labelnoise.io.results import write_estimate
 
         write_all([(out, lambda path: write_estimate(path, est)), (report, write_report)])
-    if as_json:
-        print_json(_content(est))
-    else:
-        _print_estimate(est, overall, {"Estimate": out, "Report": report})
-    if strict:
-        end_strictly(overall.diagnostics_)
+    _print(est, overall, {"Estimate": out, "Report": report}, as_json, strict, verbose)
+
+
+def _from_results(
+    folder: str,
+    out: Path | None,
+    report: Path | None,
+    verified: str | None,
+    quiet: bool,
+    unused: list[tuple[str, Any]],
+) -> Results:
+    """Write what is asked for of an estimate that is there."""
+    with progress(quiet) as show:
+        show("reading", 0, 0)
+        _check_outputs(out, report, [verified], False)
+        results = open_results(folder, verified, **dict(unused))
+        from labelnoise.io.results import write_estimate
+
+        def write_report(path: Path) -> None:
+            results.report().save(path)
+
+        def write_json(path: Path) -> None:
+            write_estimate(path, results.estimate)
+
+        write_all([(out, write_json), (report, write_report)])
+        show("reading", 1, 1)
+    return results
 
 
 def _expect_compatible(
@@ -188,7 +226,10 @@ def _fit(
     else:
         est = HOC(**settings)
     with _cluster(workers):
-        return est.fit(data.X, data.y, verified=verified, progress=show)
+        est.fit(data.X, data.y, progress=show)
+    if verified is not None:
+        verify(est, verified)
+    return est
 
 
 def _fit_parts(
@@ -228,8 +269,27 @@ def _cluster(workers: str | None) -> AbstractContextManager[Any]:
     return remote_cluster(workers)
 
 
-def _print_estimate(est: Any, overall: HOC, written: dict[str, Path | None]) -> None:
-    print(overall)
+def _print(
+    est: Any,
+    overall: HOC,
+    written: dict[str, Path | None],
+    as_json: bool,
+    strict: bool,
+    verbose: bool,
+) -> None:
+    if as_json:
+        print_json(_content(est))
+    else:
+        _print_estimate(est, overall, verbose, written)
+    if strict:
+        end_strictly(overall.diagnostics_)
+
+
+def _print_estimate(est: Any, overall: HOC, verbose: bool, written: dict[str, Path | None]) -> None:
+    from labelnoise.summary import summary
+
+    where = "all are above" if verbose else "--verbose or the report has all"
+    print(summary(overall, verbose, where))
     if hasattr(est, "members_"):
         from labelnoise.report.gather import local_spread
 
@@ -254,7 +314,8 @@ def _content(est: Any) -> dict[str, Any]:
 
 def suspects(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
+    *,
     out: Suspects,
     top: Top = None,
     threshold: Threshold = 0.0,
@@ -272,27 +333,29 @@ def suspects(
     They are as many as are expected to be wrong.
     """
     from labelnoise.io.outputs import check_outputs
-    from labelnoise.io.tables import write_table
 
     with progress(quiet) as show:
         show("reading", 0, 0)
         check_outputs({out: (".csv", ".parquet")}, [features, labels, verified])
-        data = read_data(features, labels, classes, unlabeled, metric)
+        if labels is None:
+            unused = {"classes": classes, "unlabeled": unlabeled, "neighbors": neighbors}
+            unused["metric"] = metric is not Metric.COSINE
+            results = open_results(features, verified, **unused)
+            est, X = results.estimate, results.features
+        else:
+            data = read_data(features, labels, classes, unlabeled, metric)
+            X = data.features
+            est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("reading", 1, 1)
-        est = _fit(data, False, {"n_neighbors": neighbors or 2}, None, show, verified)
         show("judging the labels", 0, 0)
         found = est.suspects()
         show("judging the labels", 1, 1)
-    kept = (found.probability >= threshold).nonzero()[0][:top]
-    table: dict[str, Any] = {"row": found.index[kept]}
-    if (names := data.features.names) is not None:
-        table["name"] = [names[row] for row in table["row"]]
-    table["given label"] = found.given[kept]
-    table["suggested label"] = found.suggested[kept]
-    table["probability wrong"] = found.probability[kept].round(4)
-    write_table(out, table)
+    names = X.names
+    kept = found.index[found.probability >= threshold][:top]
+    found.save(out, rows=kept, names=names)
     if as_json:
-        print_json({"expected_errors": found.expected_errors, "suspects": table})
+        listed = {name: column[kept] for name, column in found.columns().items()}
+        print_json({"expected_errors": found.expected_errors, "suspects": listed})
     else:
         _print_suspects(found, est, names)
         print(f"Suspects: {out} ({len(kept):,} of them)")
@@ -301,15 +364,9 @@ def suspects(
 
 
 def _print_suspects(found: Any, est: HOC, names: list[str] | None) -> None:
-    import numpy as np
-
-    print(found if names is None else replace(found, index=np.array(names)[found.index]))
-    expected = found.expected_errors / max(found.n_labels, 1)
-    if abs(est.noise_rate_ - expected) > _NOTABLE * expected:
-        print(
-            f"(labelnoise estimate says {est.noise_rate_:.1%}: it tells wrong labels from classes "
-            f"that overlap by another model.)"
-        )
+    for finding in est.diagnostics_.serious:
+        print(finding)
+    print(found if names is None else replace(found, names=names))
 
 
 def compare(

@@ -33,22 +33,21 @@ FeaturesFile = Annotated[
     Argument(
         metavar="FEATURES",
         help="Representations, a row for each example: .npy, .npz, .csv, .parquet, .arrow, "
-        ".feather, .safetensors or .pt; data.npz:x is x in data.npz.",
+        ".feather, .safetensors or .pt; data.npz:x is x in data.npz. Or the folder of labelnoise "
+        "audit, without LABELS: nothing is fitted again.",
     ),
 ]
-LabelsFile = Annotated[
-    str,
-    Argument(
-        metavar="LABELS",
-        help="Labels in one of the same formats: of a table the column label, or labels.csv:NAME, "
-        "matched by name if the features have names. Or a folder of images, with a folder for "
-        "each class.",
-    ),
-]
+_LABELS = (
+    "Labels in one of the same formats: of a table the column label, or labels.csv:NAME, matched "
+    "by name if the features have names. Or a folder of images, with a folder for each class."
+)
+LabelsFile = Annotated[str, Argument(metavar="LABELS", help=_LABELS)]
+LabelsIfNew = Annotated[str | None, Argument(metavar="LABELS", help=_LABELS)]
 Seed = Annotated[int, Option(min=0, help="Makes what is random repeatable.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Print all checks, not only warnings.")]
 Strict = Annotated[bool, Option("--strict", help="End with status 3 if a serious finding stands.")]
 
 

@@ -95,7 +95,7 @@ def train(
 
             chosen = training.method_named(method, **settings)
         except ImportError as error:
-            raise LabelNoiseError(f"Expected PyTorch, but {error}") from error
+            raise LabelNoiseError(str(error)) from error
         images = _load(data, root, labels, test)
         of_images = data in _NAMED or os.path.isdir(data)
         plan = plan or ("short" if of_images else "features")
@@ -158,7 +158,7 @@ def predict(
     try:
         from labelnoise.training import Classifier
     except ImportError as error:
-        raise LabelNoiseError(f"Expected PyTorch, but {error}") from error
+        raise LabelNoiseError(str(error)) from error
 
     classifier = Classifier.load(model)
     inputs: Any

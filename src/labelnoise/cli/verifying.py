@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Option
 
-from labelnoise.cli.data import Classes, Metric, Nearness, Unlabeled, read_data
-from labelnoise.cli.terminal import FeaturesFile, LabelsFile, Quiet, Seed, progress
+from labelnoise.cli.data import Classes, Metric, Nearness, Unlabeled, open_results, read_data
+from labelnoise.cli.terminal import FeaturesFile, LabelsIfNew, Quiet, Seed, progress
 
 Rows = Annotated[
     int | None,
@@ -24,7 +24,8 @@ Suggestions = Annotated[
 
 def verify_sample(
     features: FeaturesFile,
-    labels: LabelsFile,
+    labels: LabelsIfNew = None,
+    *,
     out: Annotated[Path, Option(help="Where the table goes, .csv, .tsv or .parquet.")],
     n: Rows = None,
     after: After = None,
@@ -41,19 +42,23 @@ def verify_sample(
     """
     from labelnoise.io.outputs import check_outputs
     from labelnoise.io.tables import write_table
+    from labelnoise.results import sample_table
 
     with progress(quiet) as show:
         show("reading", 0, 0)
         check_outputs({out: (".csv", ".tsv", ".parquet")}, [features, labels, *(after or [])])
-        data = read_data(features, labels, classes, unlabeled, metric)
-        show("reading", 1, 1)
-        from labelnoise.hoc import HOC
+        if labels is None:
+            unused = {"classes": classes, "unlabeled": unlabeled}
+            results = open_results(features, **unused, metric=metric is not Metric.COSINE)
+            est, names = results.estimate, results.features.names
+        else:
+            from labelnoise.hoc import HOC
 
-        est = HOC(**data.settings).fit(data.X, data.y, progress=show)
+            data = read_data(features, labels, classes, unlabeled, metric)
+            names = data.features.names
+            est = HOC(**data.settings).fit(data.X, data.y, progress=show)
+        show("reading", 1, 1)
         sample = est.to_verify(n, after=after, random_state=seed)
-    table = sample.columns(suggestions)
-    if (names := data.features.names) is not None:
-        table = {"row": table.pop("row"), "name": [names[row] for row in sample.row], **table}
-    write_table(out, table)
+    write_table(out, sample_table(sample, names, suggestions))
     print(sample)
     print(f"Sample: {out}")

@@ -14,26 +14,23 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from labelnoise.checks import Finding
-from labelnoise.solvers import Solution
 
 _FEW_EXAMPLES = 30
 _FEW_LABELS_PER_CLASS = 10
-_MANY_DEVIATIONS = 4  # a chance of 1 in 16,000; some two hundred pairs of annotators are tested
-_NOTABLE_SHARE = 0.02  # departures below it do not move T enough to warn of them
-_MOST_COMPARED = 20  # annotators whose pairs are tested
+_MANY_DEVIATIONS = 4  # a chance of 1 in 16,000, as some two hundred pairs are tested
+_NOTABLE_SHARE = 0.02  # smaller departures hardly change T
+_MOST_COMPARED = 20  # annotators, those with most labels, whose pairs are tested
 
 
-def check_triples(views: np.ndarray, n: int, completed: bool) -> Finding:
+def check_triples(views: np.ndarray, n: int) -> Finding:
     """Whether enough examples have the three labels that identify T."""
     labelled = int((views >= 0).any(axis=1).sum())
     few = n < _FEW_EXAMPLES
-    whose = " with their neighbour's" if completed else ""
     return Finding(
         "triples",
         not few,
         float(n),
-        f"{n:,} of {labelled:,} labelled examples have at least three labels{whose}, which is what "
-        f"identifies T"
+        f"{n:,} of {labelled:,} labelled examples have at least three labels, which identify T"
         + (
             ": they are too few, and T is hardly more than a guess. Collect a third label for "
             "more examples, or give X."
@@ -43,26 +40,11 @@ def check_triples(views: np.ndarray, n: int, completed: bool) -> Finding:
     )
 
 
-def check_neighbors(view: np.ndarray, matrix: np.ndarray, solution: Solution) -> Finding:
-    """How much worse a neighbour's label (N,), with its own matrix, is than an own one."""
-    T, prior = solution.transition_matrix, solution.class_prior
-    own, near = float(prior @ np.diag(T)), float(prior @ np.diag(matrix))
-    return Finding(
-        "neighbours",
-        True,
-        near,
-        f"{(view >= 0).sum():,} examples with fewer than three labels were given one of their "
-        f"nearest neighbour's. It is right in {near:.1%}, an own label in {own:.1%}. That "
-        f"neighbours are of another class does no harm, as they have a matrix of their own; that "
-        f"examples which are hard to label have such neighbours makes T a little too good.",
-    )
-
-
 def check_overlap(views: np.ndarray, names: np.ndarray) -> Finding:
     """Whether annotators are linked by examples that several of them labelled."""
     given = sp.csr_array((views >= 0).astype(float))
     _, part = connected_components(given.T @ given, directed=False)
-    present = np.flatnonzero((views[:, : len(names)] >= 0).any(axis=0))
+    present = np.flatnonzero((views >= 0).any(axis=0))
     sets, sizes = np.unique(part[present], return_counts=True)
     apart = names[present[part[present] != sets[sizes.argmax()]]]
     return Finding(

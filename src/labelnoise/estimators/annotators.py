@@ -20,18 +20,13 @@ from labelnoise._errors import LabelNoiseError, LabelNoiseWarning
 from labelnoise._estimator import (
     Estimator,
     Stored,
-    encode_names,
-    expect_one_of,
-    expect_shrinkage,
-    expect_two_classes,
-    source_numbers,
     warn_of,
 )
-from labelnoise.checks import Diagnostics, check_solution
+from labelnoise._validation import expect_one_of, expect_shrinkage, expect_two_classes
+from labelnoise.checks import Diagnostics, Finding, check_solution
 from labelnoise.estimators.annotator_checks import (
     check_counts,
     check_independence,
-    check_neighbors,
     check_one_matrix,
     check_overlap,
     check_triples,
@@ -39,13 +34,14 @@ from labelnoise.estimators.annotator_checks import (
 from labelnoise.examples import can_refine
 from labelnoise.hoc import HOC
 from labelnoise.labels import encode_labels
-from labelnoise.neighbors import METRICS, given_neighbors, nearest_neighbors
+from labelnoise.neighbors import METRICS
 from labelnoise.solvers import class_order, solve
-from labelnoise.solvers.latent import LatentClasses, label_triples, solve_latent
+from labelnoise.solvers.latent import LatentClasses, LatentFit, label_triples, solve_latent
+from labelnoise.solvers.rows import normalised
 from labelnoise.summary import confusion_lines
 
 _LARGEST_LISTED = 10
-_SMALLEST_CHANCE = 0.01  # in judging which class is which
+_SMALLEST_CHANCE = 0.01  # of being right, when the order of the classes is chosen
 
 
 class AnnotatorHOC(Estimator):
@@ -79,22 +75,16 @@ class AnnotatorHOC(Estimator):
     noise_rates_ : array of shape (A,)
         Estimated share of wrong labels of each annotator. With one T for all, the mean of
         P(wrong) over the labels that the annotator gave.
-    neighbor_matrix_ : array of shape (K, K) or None
-        Where neighbours completed the triples: chance that an example of true class i has a
-        neighbour labelled j.
     classes_ : array of shape (K,)
         Labels in the order of the rows.
     annotators_ : array of shape (A,)
-        Names of the annotators: those of a long table or of a data frame's columns, else 0 to
-        A - 1.
-    examples_ : array of shape (N,)
-        Names of the examples of a long table, else 0 to N - 1.
+        Names of the annotators: a data frame's columns, else 0 to A - 1.
     shrinkage_ : float
         The strength of the shrinkage that was used.
     consensus_ : Consensus
         The label triples that gave the start.
     posterior_ : array of shape (N, K)
-        P(true class | its labels) of each example, a neighbour's label included where used.
+        P(true class | its labels) of each example, and its features where X was given.
     diagnostics_ : Diagnostics
         What the estimate stands on: print it.
 
@@ -104,9 +94,7 @@ class AnnotatorHOC(Estimator):
     labelled the example: given the true class, annotators err independently. With `T_a` for
     each annotator it is the model of Dawid and Skene (1979). Three labels of an example identify
     it if the matrices are non-singular (Kruskal), two do not: ``sum_i p_i T_a[i]' T_b[i]`` has
-    many solutions. With fewer than three labels, a label of the nearest neighbour serves as the
-    third. It has a matrix of its own, so that neighbours need not share their class: it is
-    enough that, given the example's class, their labels are independent of its own.
+    many solutions. With X, a model of the clean class takes the place of the third label.
 
     Where annotators are weak or know different classes the likelihood has several optima. EM
     starts from T of the triples of labels, from their vote, and from a vote in which one
@@ -140,7 +128,6 @@ class AnnotatorHOC(Estimator):
         "transition_matrices": Stored("AKK"),
         "class_prior": Stored("K"),
         "noise_rates": Stored("A", "numbers"),
-        "neighbor_matrix": Stored("KK", optional=True),
         "shrinkage": Stored("", "numbers"),
     }
 
@@ -159,94 +146,42 @@ class AnnotatorHOC(Estimator):
         self.classes = classes
         self.unlabeled = unlabeled
 
-    def fit(
-        self, labels: Any, *, X: Any = None, neighbors: Any = None, sources: Any = None
-    ) -> AnnotatorHOC:
+    def fit(self, labels: Any, *, X: Any = None, sources: Any = None) -> AnnotatorHOC:
         """Estimate from a table of labels.
 
         Parameters
         ----------
         labels : array or data frame of shape (N, A)
             The label of each example (row) by each annotator (column): numbers or strings.
-            None and NaN are missing.
+            None and NaN are missing. pandas makes it of a table with a row for each label:
+            ``table.pivot(index="example", columns="annotator", values="label")``.
         X : array of shape (N, d), optional
-            Representations. With ten examples for each class, a model of the clean class takes the
-            place of the class prior; with fewer, examples that have only one or two labels are
-            given one of their nearest neighbour's.
-        neighbors : int array of shape (N, k) or sparse array of shape (N, N), optional
-            The same with neighbours found elsewhere; the first of each row that is labelled, and
-            of another source, is used.
+            Representations. A model of the clean class then takes the place of the class prior, if
+            there are ten examples for each class.
         sources : array of shape (N,), optional
-            As for `HOC.fit`: an example of the same source does not count as a neighbour.
+            As for `HOC.fit`, with X.
 
         Returns
         -------
         AnnotatorHOC
             Itself.
         """
+        expect_one_of("metric", self.metric, METRICS)
+        expect_shrinkage(self.shrinkage)
         given, classes, annotators = _encode(labels, self.classes, self.unlabeled)
-        self._fit(given, classes, annotators, X, neighbors, sources)
-        self.examples_ = np.arange(len(given))
-        warn_of(self.diagnostics_)
-        return self
-
-    def fit_long(
-        self,
-        example: Any,
-        annotator: Any,
-        label: Any,
-        *,
-        X: Any = None,
-        neighbors: Any = None,
-        sources: Any = None,
-    ) -> AnnotatorHOC:
-        """Estimate from a long table, which has a row for each label.
-
-        Parameters
-        ----------
-        example, annotator, label : arrays of shape (M,)
-            Who labelled which example how. Examples and annotators are numbers or strings. One
-            who labelled an example twice must have said the same; it counts once.
-        X, neighbors, sources
-            As for `fit`, with a row for each example: `example` is then its row number.
-
-        Returns
-        -------
-        AnnotatorHOC
-            Itself.
-
-        Examples
-        --------
-        >>> from labelnoise.estimators.annotators import AnnotatorHOC
-        >>> table = [(e, a, e % 2) for e in range(60) for a in ("ann", "bob", "cat")]
-        >>> est = AnnotatorHOC().fit_long(*zip(*table))
-        >>> est.annotators_.tolist(), est.examples_[:3].tolist()
-        (['ann', 'bob', 'cat'], [0, 1, 2])
-        """
-        codes, classes = encode_labels(label, self.classes, self.unlabeled)
-        examples, row = encode_names(example, len(codes), "example", "label")
-        annotators, column = encode_names(annotator, len(codes), "annotator", "label")
-        if X is not None or neighbors is not None:
-            n = np.shape(X if X is not None else neighbors)[0]
-            if examples.dtype.kind not in "iu" or not 0 <= examples[0] <= examples[-1] < n:
+        occurring = expect_two_classes(classes, given)
+        if X is not None:
+            X = self._features(X)
+            if len(X) != len(given):
                 raise LabelNoiseError(
-                    f"Expected examples to be row numbers of X or neighbors, from 0 to {n - 1}, "
-                    f"but they range from {examples[0]} to {examples[-1]}"
+                    f"Expected as many rows of labels as of X, but X has {len(X)} rows and "
+                    f"labels {len(given)}"
                 )
-            examples, row = np.arange(n), examples[row]
-        labelled = codes >= 0
-        row, column, codes = row[labelled], column[labelled], codes[labelled]
-        given = np.full((len(examples), len(annotators)), -1)
-        given[row, column] = codes
-        other = np.flatnonzero(given[row, column] != codes)
-        if len(other):
-            raise LabelNoiseError(
-                f"Expected one label of an example by an annotator, but annotator "
-                f"{annotators[column[other[0]]]} gave example {examples[row[other[0]]]} several "
-                f"({len(other)} such rows): keep one of them"
-            )
-        self._fit(given, classes, annotators, X, neighbors, sources)
-        self.examples_ = examples
+        est = None if X is None else self._hoc(given, classes, X, sources)
+        if est is None:
+            _expect_triples(given)
+        self.classes_, self.annotators_ = classes, annotators
+        self._solve(given, occurring, est)
         warn_of(self.diagnostics_)
         return self
 
@@ -307,46 +242,16 @@ class AnnotatorHOC(Estimator):
         ]
         return "\n".join(lines)
 
-    def _fit(
-        self,
-        given: np.ndarray,
-        classes: np.ndarray,
-        annotators: np.ndarray,
-        X: Any,
-        neighbors: Any,
-        sources: Any,
-    ) -> None:
-        expect_one_of("metric", self.metric, METRICS)
-        expect_shrinkage(self.shrinkage)
-        occurring = expect_two_classes(classes, given)
-        views, near = given, None
-        est = None if X is None else self._hoc(given, classes, X, neighbors, sources)
-        if est is None and (X is not None or neighbors is not None):
-            source = source_numbers(sources, len(given))
-            near = self._neighbor_view(given, X, neighbors, source)
-            if (near >= 0).any():
-                views = np.column_stack([given, near])
-        if est is None:
-            _expect_triples(given, views, near is not None)
-        self.classes_, self.annotators_ = classes, annotators
-        self._solve(views, occurring, est)
-
     def _hoc(
-        self, given: np.ndarray, classes: np.ndarray, X: Any, neighbors: Any, sources: Any
+        self, given: np.ndarray, classes: np.ndarray, X: np.ndarray, sources: Any
     ) -> HOC | None:
-        """The model of the clean class from one label of each example; annotators take turns.
+        """The estimate from one label of each example; annotators take turns.
 
-        None where there is too little for a model.
+        None where there are too few examples for its model of the clean class.
         """
-        X = self._features(X)
-        if len(X) != len(given):
-            raise LabelNoiseError(
-                f"Expected as many rows of labels as of X, but X has {len(X)} rows and "
-                f"labels {len(given)}"
-            )
-        count = (given >= 0).sum(axis=1)
-        turn = 1 + np.arange(len(given)) % np.maximum(count, 1)
-        chosen = (np.cumsum(given >= 0, axis=1) == turn[:, None]).argmax(axis=1)
+        has = given >= 0
+        turn = 1 + np.arange(len(given)) % np.maximum(has.sum(axis=1), 1)
+        chosen = (np.cumsum(has, axis=1) == turn[:, None]).argmax(axis=1)
         label = given[np.arange(len(given)), chosen]
         if not can_refine(X, label, len(classes)):
             return None
@@ -354,86 +259,35 @@ class AnnotatorHOC(Estimator):
         est = HOC(metric=self.metric, classes=classes)
         with warnings.catch_warnings():  # its findings are about one label of each example
             warnings.simplefilter("ignore", LabelNoiseWarning)
-            est.fit(X, y, neighbors=neighbors, sources=sources)
+            est.fit(X, y, sources=sources)
         return None if est.clean_class_ is None else est
 
-    def _neighbor_view(
-        self, views: np.ndarray, X: Any, neighbors: Any, source: np.ndarray | None
-    ) -> np.ndarray:
-        """(N,) a label of the nearest labelled neighbour of examples with one or two labels."""
-        n, count = len(views), (views >= 0).sum(axis=1)
-        nearest = np.full(n, -1)
-        if neighbors is not None:
-            nearest = given_neighbors(neighbors, n, 1, count > 0, source).indices[:, 0]
-        else:
-            X = self._features(X)
-            if len(X) != n:
-                raise LabelNoiseError(
-                    f"Expected as many rows of labels as of X, but X has {len(X)} rows and "
-                    f"labels {n}"
-                )
-            usable = count > 0
-            if self.metric == "cosine":
-                usable &= X.any(axis=1)  # a zero vector has no direction
-            rows = np.flatnonzero(usable)
-            if len(rows) > 1:
-                among = None if source is None else source[rows]
-                found = nearest_neighbors(X[rows], 1, self.metric, sources=among)
-                nearest[rows] = rows[found.indices[:, 0]]
-        short = np.flatnonzero((count > 0) & (count < 3) & (nearest >= 0) & (count[nearest] > 0))
-        # One label only: a neighbour of another class gives several that are wrong together. Its
-        # annotators take turns.
-        around = views[nearest[short]]
-        turn = 1 + short % count[nearest[short]]
-        chosen = (np.cumsum(around >= 0, axis=1) == turn[:, None]).argmax(axis=1)
-        result = np.full(n, -1)
-        result[short] = around[np.arange(len(short)), chosen]
-        return result
-
-    def _solve(self, views: np.ndarray, occurring: np.ndarray, est: HOC | None = None) -> None:
-        """Fit labels (N, A), with a neighbour's in one more column where those are used.
+    def _solve(self, views: np.ndarray, occurring: np.ndarray, est: HOC | None) -> None:
+        """Fit labels (N, A).
 
         With a `HOC` of one label of each example, its model of the clean class is the prior.
         """
-        A, names, size = len(self.annotators_), self.annotators_, len(self.classes_)
-        own, completed = views[:, :A], views.shape[1] > A
+        A, size = len(self.annotators_), len(self.classes_)
         group = np.arange(A) if self.per_annotator else np.zeros(A, int)
-        is_shrunk = np.full(group[-1] + 1, self.per_annotator)
-        if completed:
-            group, is_shrunk = np.append(group, group[-1] + 1), np.append(is_shrunk, False)
-        # Classes whose label never occurs take no part: EM would find something for them.
-        K, inside = len(occurring), np.ix_(occurring, occurring)
+        # Classes whose label never occurs take no part, as EM would invent examples of them.
         number = np.full(size + 1, -1)
-        number[occurring] = np.arange(K)
-        clean = None
+        number[occurring] = np.arange(len(occurring))
+        clean = None if est is None else _clean_class_prior(est, len(views))[:, occurring]
+        model = LatentClasses(number[views], group, len(occurring), clean)
+        self.consensus_ = label_triples(views, size) if est is None else est.consensus_
+        solution = solve(self.consensus_)
         if est is not None:
-            data, T = est.examples_, est.transition_matrix_
-            clean = np.tile(est.class_prior_, (len(views), 1))
-            labelled = data.labels >= 0
-            known = est.clean_class_.posterior / np.maximum(T.T[data.labels[labelled]], 1e-12)
-            clean[data.rows[labelled]] = known / known.sum(axis=1, keepdims=True)
-            clean = clean[:, occurring]
-        model = LatentClasses(number[views], group, K, clean)
-        consensus = label_triples(views, size) if est is None else est.consensus_
-        solution = solve(consensus)
-        if est is not None:
-            ends = est.transition_matrix_, est.class_prior_
-            solution = replace(solution, transition_matrix=ends[0], class_prior=ends[1])
+            T, p = est.transition_matrix_, est.class_prior_
+            solution = replace(solution, transition_matrix=T, class_prior=p)
+        inside = np.ix_(occurring, occurring)
         start = solution.transition_matrix[inside], solution.class_prior[occurring]
-        strength = None if self.shrinkage == "auto" else float(self.shrinkage)
-        fit, self.shrinkage_ = solve_latent(model, *start, is_shrunk, strength)
+        worth = None if self.shrinkage == "auto" else float(self.shrinkage)
+        fit, self.shrinkage_ = solve_latent(model, *start, worth if self.per_annotator else 0.0)
         posterior = model.posterior(fit.matrices, fit.prior)[0]
-        counts = model.counts(posterior)[: group[A - 1] + 1]
-        # The model does not know which class is which.
-        if self.per_annotator:
-            total = counts.sum(axis=(0, 2))[:, None]
-            pooled = np.where(total > 0, counts.sum(axis=0) / np.maximum(total, 1e-300), np.eye(K))
-            order = _order_of_all(fit.matrices[:A])
-        else:
-            pooled = fit.matrices[0]
-            order = class_order(pooled, fit.prior)
+        counts = model.counts(posterior)
+        pooled, order = _pooled(fit, counts) if self.per_annotator else _one_for_all(fit)
         if est is not None:  # features tell which class is which
-            order = np.arange(K)
+            order = np.arange(len(occurring))
 
         def whole(matrices: np.ndarray) -> np.ndarray:
             result = np.broadcast_to(np.eye(size), (*matrices.shape[:-2], size, size)).copy()
@@ -441,15 +295,13 @@ class AnnotatorHOC(Estimator):
             return result
 
         matrices = whole(fit.matrices)
-        self.transition_matrix_, self.transition_matrices_ = whole(pooled), matrices[group[:A]]
-        self.neighbor_matrix_ = matrices[-1] if completed else None
+        self.transition_matrix_, self.transition_matrices_ = whole(pooled), matrices[group]
         self.class_prior_, self.posterior_ = np.zeros(size), np.zeros((len(views), size))
         self.class_prior_[occurring] = fit.prior[order]
         self.posterior_[:, occurring] = posterior[model.row][:, order]
         self.noise_rates_ = 1 - np.einsum("i,aii->a", self.class_prior_, self.transition_matrices_)
         if not self.per_annotator:
-            self.noise_rates_ = _expected_wrong(own, self.posterior_, self.noise_rate_)
-        self.consensus_ = consensus
+            self.noise_rates_ = _expected_wrong(views, self.posterior_, self.noise_rate_)
         solution = replace(
             solution,
             transition_matrix=self.transition_matrix_,
@@ -459,18 +311,49 @@ class AnnotatorHOC(Estimator):
             steps=fit.steps,
             start=fit.start,
         )
-        findings = check_solution(consensus, solution, self.classes_)
+        findings = check_solution(self.consensus_, solution, self.classes_)
         if est is None:
-            findings.append(check_triples(views, consensus.n_centers, completed))
-        if completed:
-            findings.append(check_neighbors(views[:, A], matrices[-1], solution))
+            findings.append(check_triples(views, self.consensus_.n_centers))
+        findings += self._findings(views, counts.sum(axis=(1, 2)), len(occurring))
+        self.diagnostics_ = Diagnostics(tuple(findings))
+
+    def _findings(self, own: np.ndarray, n_labels: np.ndarray, K: int) -> list[Finding]:
+        """What the labels say of the annotators; K classes occur."""
+        names, findings = self.annotators_, []
         if self.per_annotator:
-            findings.append(check_overlap(views, names))
-            findings.append(check_counts(counts.sum(axis=(1, 2)), K, self.shrinkage_, names))
+            findings.append(check_overlap(own, names))
+            findings.append(check_counts(n_labels, K, self.shrinkage_, names))
         else:
             findings.append(check_one_matrix(own, self.posterior_, self.transition_matrix_, names))
-        findings.append(check_independence(own, self.posterior_, self.transition_matrices_, names))
-        self.diagnostics_ = Diagnostics(tuple(findings))
+        matrices = self.transition_matrices_
+        return [*findings, check_independence(own, self.posterior_, matrices, names)]
+
+
+def _clean_class_prior(est: HOC, n: int) -> np.ndarray:
+    """(n, K) P(clean class | features) by a fitted estimate, without the label it was fitted to."""
+    data, T = est.examples_, est.transition_matrix_
+    prior = np.tile(est.class_prior_, (n, 1))
+    labelled = data.labels >= 0
+    known = est.clean_class_.posterior / np.maximum(T.T[data.labels[labelled]], 1e-12)
+    prior[data.rows[labelled]] = known / known.sum(axis=1, keepdims=True)
+    return prior
+
+
+def _one_for_all(fit: LatentFit) -> tuple[np.ndarray, np.ndarray]:
+    """The common matrix, and which of its rows is which class."""
+    return fit.matrices[0], class_order(fit.matrices[0], fit.prior)
+
+
+def _pooled(fit: LatentFit, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix of a label picked at random, and which row is which class.
+
+    The order is that in which the product of all annotators' chances to be right is largest. A
+    habit of one, however strong, makes others' labels improbable; what is right they share.
+    """
+    pooled = normalised(counts.sum(axis=0), np.eye(counts.shape[1]))
+    right = np.log(np.maximum(fit.matrices, _SMALLEST_CHANCE)).sum(axis=0)
+    _, label_of_row = linear_sum_assignment(right, maximize=True)
+    return pooled, np.argsort(label_of_row)
 
 
 def _encode(labels: Any, classes: Any, unlabeled: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -488,30 +371,18 @@ def _encode(labels: Any, classes: Any, unlabeled: Any) -> tuple[np.ndarray, np.n
     return codes.reshape(table.shape), classes, names
 
 
-def _order_of_all(matrices: np.ndarray) -> np.ndarray:
-    """Which row (K,) is which class: where the product of all annotators' being right is largest.
-
-    A habit of one, however strong, makes others' labels improbable; what is right they share.
-    """
-    right = np.log(np.maximum(matrices, _SMALLEST_CHANCE)).sum(axis=0)
-    _, label_of_row = linear_sum_assignment(right, maximize=True)
-    return np.argsort(label_of_row)
-
-
-def _expect_triples(own: np.ndarray, views: np.ndarray, completed: bool) -> None:
-    if ((views >= 0).sum(axis=1) >= 3).any():
-        return
-    most = int((own >= 0).sum(axis=1).max())
-    if most == 1:
-        remedy = "or use HOC, which estimates T from one label and those of two neighbours"
-    elif completed:
-        remedy = "as no example that has two has a labelled neighbour to complete the triple"
-    else:
-        remedy = "or give X or neighbors, so that a neighbour's label completes the triple"
-    raise LabelNoiseError(
-        f"Expected at least three labels of some examples, but none has more than {most}, and "
-        f"two labels do not identify T: collect more labels, {remedy}"
-    )
+def _expect_triples(given: np.ndarray) -> None:
+    most = int((given >= 0).sum(axis=1).max())
+    if most < 3:
+        remedy = (
+            "use HOC, which estimates T from one label and those of two neighbours"
+            if most == 1
+            else "give X, with ten examples for each class"
+        )
+        raise LabelNoiseError(
+            f"Expected at least three labels of some examples, but none has more than {most}, and "
+            f"two labels do not identify T: collect more labels, or {remedy}"
+        )
 
 
 def _expected_wrong(own: np.ndarray, posterior: np.ndarray, otherwise: float) -> np.ndarray:

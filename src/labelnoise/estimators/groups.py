@@ -16,18 +16,17 @@ from labelnoise._estimator import (
     Stored,
     all_at_once,
     encode_names,
-    expect_one_of,
-    expect_shrinkage,
-    expect_whole,
 )
+from labelnoise._validation import expect_between, expect_one_of, expect_shrinkage, expect_whole
 from labelnoise.clean_class import PartMatrices, transition_given
 from labelnoise.estimators.parts import ManyMatrices
 from labelnoise.hoc import HOC, Progress
+from labelnoise.intervals import holm
 from labelnoise.neighbors import METRICS
 from labelnoise.solvers.rows import concentration, normalised
+from labelnoise.solvers.search import em
 
-_EM_STEPS = 50
-_LEAST_EXPECTED = 3  # labels expected of an entry, from which on it is compared
+_LEAST_EXPECTED = 3  # entries of T with fewer expected labels are not compared
 
 
 class GroupHOC(ManyMatrices):
@@ -174,7 +173,7 @@ class GroupHOC(ManyMatrices):
         part, own = group[data.rows[use]], data.labels[use]
         known = est.predict_proba()
         if self.refine or given is None:
-            known = _of_groups(known, own, T, part, len(names))
+            known = _of_groups(known, part, len(names))
             found = transition_given(known, own, T, part, len(names), self._worth())
         else:
             found = self._solve_each(given, y, names, group, sources)
@@ -258,19 +257,15 @@ class GroupHOC(ManyMatrices):
         chances in the sentences are the groups' own, not shrunk.
         """
         check_is_fitted(self)
-        if not (isinstance(level, int | float) and 0 < level < 1):
-            raise LabelNoiseError(f"Expected level to be between 0 and 1, but level = {level!r}")
+        expect_between("level", level)
         tested = self._compared
-        order = np.argsort([entry.p_value for entry in tested], kind="stable")
-        # Holm: the smallest is multiplied by their number, the next by one less, and so on.
-        adjusted = np.array([tested[i].p_value for i in order]) * np.arange(len(order), 0, -1)
-        adjusted = np.minimum(np.maximum.accumulate(adjusted), 1)
+        adjusted = holm(np.array([entry.p_value for entry in tested]))
         clear = [
-            self._describe(tested[i], float(value), level)
-            for i, value in zip(order, adjusted, strict=True)
-            if value <= level
+            self._describe(tested[i], float(adjusted[i]), level)
+            for i in np.argsort(adjusted, kind="stable")
+            if adjusted[i] <= level
         ]
-        p_value = float(adjusted[0]) if len(adjusted) else float("nan")
+        p_value = float(adjusted.min()) if len(adjusted) else float("nan")
         return Differences(tuple(clear), p_value, level, len(tested))
 
     def _describe(self, entry: _Entry, p_value: float, level: float) -> Difference:
@@ -405,26 +400,22 @@ class _Entry:
     deviations: float  # of the excess, in standard errors
 
 
-def _of_groups(
-    posterior: np.ndarray, labels: np.ndarray, T: np.ndarray, part: np.ndarray, n_parts: int
-) -> np.ndarray:
+def _of_groups(posterior: np.ndarray, part: np.ndarray, n_parts: int) -> np.ndarray:
     """The posterior where each group has class shares of its own, found by EM.
 
     Where classes overlap, an example of a group with more cats is more probably a cat.
     """
-    before = posterior.mean(axis=0)
-    shares = np.tile(before, (n_parts, 1))
-    size = np.bincount(part, minlength=n_parts)[:, None]
-    for _ in range(_EM_STEPS):
-        own = posterior * (shares / np.maximum(before, 1e-300))[part]
+    overall = posterior.mean(axis=0)
+    size = np.maximum(np.bincount(part, minlength=n_parts), 1)
+
+    def step(state: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        own = posterior * (state[1] / np.maximum(overall, 1e-300))[part]
         own /= np.maximum(own.sum(axis=1, keepdims=True), 1e-300)
-        columns = [np.bincount(part, column, n_parts) for column in own.T]
-        new = np.stack(columns, axis=1) / np.maximum(size, 1)
-        moved = np.abs(new - shares).max()
-        shares = new
-        if moved < 1e-4:
-            break
-    return own
+        return own, np.stack([np.bincount(part, column, n_parts) / size for column in own.T], 1)
+
+    start = posterior, np.tile(overall, (n_parts, 1))
+    found, _, _ = em(step, start, 50, lambda old, new: np.abs(new[1] - old[1]).max() < 1e-4)
+    return found[0]
 
 
 def _compare(
@@ -440,7 +431,7 @@ def _compare(
         weight = known[:, i]
         total = np.bincount(part, weight, n_parts)
         for j in range(K):
-            # Labels j beyond what the class explains: of class i the T, of the others theirs.
+            # Labels j of class i, less those that T expects of it.
             excess = posterior[:, i] * (labels == j) - weight * T[i, j]
             mean, square = np.bincount(part, excess, n_parts), np.bincount(part, excess**2, n_parts)
             for g in range(1 if n_parts == 2 else n_parts):

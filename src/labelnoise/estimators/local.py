@@ -12,11 +12,10 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise._estimator import (
     Stored,
     all_at_once,
-    expect_one_of,
-    expect_whole,
     source_numbers,
     warn_of,
 )
+from labelnoise._validation import expect_one_of, expect_whole
 from labelnoise.checks import Diagnostics
 from labelnoise.checks.local import (
     check_coverage,
@@ -50,7 +49,7 @@ _PAPER = {
     },
 }
 _SOLVERS = ("likelihood", "paper")
-_BATCH_BYTES = 2**28  # of the largest array that holds all problems solved together
+_BATCH_BYTES = 2**28  # of the largest array of the problems that are solved together
 
 
 class LocalHOC(ManyMatrices):
@@ -189,8 +188,7 @@ class LocalHOC(ManyMatrices):
         if self.n_rounds is not None and sources is not None:
             raise LabelNoiseError("Expected sources to be None with n_rounds, but they were given")
         X, labels, classes = self._read(X, y)
-        n, K = len(labels), len(classes)
-        source = source_numbers(sources, n)
+        n, source = len(labels), source_numbers(sources, len(labels))
         rows, notes = self._usable_rows(X, labels, None, 2)
         notes = notes[:-1]  # `global_` looks for copies
         if self.local_size >= len(rows):
@@ -206,20 +204,12 @@ class LocalHOC(ManyMatrices):
         rng = np.random.default_rng(self.random_state)
         points = Points(X, self.metric)
         members, nearer, first = self._cover(points, rng)
-        if self.n_rounds is None:
-            assert est.examples_ is not None
-            assert est.examples_.near is not None
-            near = est.examples_.near.indices[:, :2]
-            around = np.column_stack([np.arange(len(X)), near])[members]
-            triples = labels[around].reshape(-1, 3)
-            which = np.repeat(np.arange(self.n_local), members.shape[1])
-        else:
-            around, which, triples = self._rounds(points, members, labels, rng)
+        around, which, triples = self._triples(points, members, labels, rng)
         if est.clean_class_ is not None:
             T, p = self._given_the_model(est, members, labels)
             self.transition_matrices_ = T
         else:
-            T, p = self._solve(which, triples, K, rng)
+            T, p = self._solve(which, triples, len(classes), rng)
             self.transition_matrices_ = blend(T, p, est.transition_matrix_, self.zeta)
         self.classes_, self.class_priors_ = classes, p
         self.members_ = rows[members]
@@ -307,19 +297,23 @@ class LocalHOC(ManyMatrices):
             first[inside] = np.where(first[inside] < 0, number, first[inside])
         return members, nearer, first
 
-    def _rounds(
+    def _triples(
         self,
         points: Points,
         members: np.ndarray,
         labels: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Triples inside random samples of each local data set, and the set each belongs to.
+        """Triples of each local data set, and the set each belongs to.
 
-        Before them each member (L, M + 1, 3) with its two nearest in the local data set.
+        With `n_rounds` of random samples inside each local data set, else of all members. Before
+        them each member (L, M + 1, 3) with its two nearest, inside or among all.
         """
-        assert self.n_rounds is not None
-        assert self.sample_size is not None
+        if self.n_rounds is None or self.sample_size is None:
+            near: Any = self.global_.examples_.near
+            around = np.column_stack([np.arange(len(labels)), near.indices[:, :2]])[members]
+            which = np.repeat(np.arange(self.n_local), members.shape[1])
+            return around, which, labels[around].reshape(-1, 3)
         size = members.shape[1]
         triples = np.empty((self.n_local, self.n_rounds, self.sample_size, 3), np.int32)
         around = np.empty((*members.shape, 3), np.intp)

@@ -1,13 +1,10 @@
-"""Arrays in .npy, .npz, .safetensors and PyTorch files, left on disk where the format allows it."""
+"""Arrays in .npy, .npz, .safetensors and PyTorch files; .npy and PyTorch files are mapped."""
 
 from __future__ import annotations
 
-import os
-import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -16,7 +13,6 @@ from labelnoise.io.memory import expect_room
 from labelnoise.io.packages import explained, package
 
 ARRAYS = (".npy", ".npz", ".safetensors", ".pt", ".pth")
-_ENCRYPTED = 1  # a bit of a zip member's flags
 
 
 def read_array(path: Path, key: str | None, n_axes: int) -> np.ndarray:
@@ -50,27 +46,14 @@ def _npy(path: Path, _: str | None) -> dict[str, np.ndarray]:
 
 def _npz(path: Path, key: str | None) -> dict[str, np.ndarray]:
     """Only the array that is asked for, if one is: others may be pickles."""
-    with zipfile.ZipFile(path) as archive, open(path, "rb") as raw:
+    with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         asked = [key] if key in members else [*members]
-        return {name: _npz_member(archive, raw, members[name]) for name in asked}
-
-
-def _npz_member(archive: zipfile.ZipFile, raw: BinaryIO, info: zipfile.ZipInfo) -> np.ndarray:
-    """One array, left in the file unless it is compressed."""
-    if info.flag_bits & _ENCRYPTED:
-        raise ValueError(f"{info.filename} is encrypted: unpack the archive first")
-    if info.compress_type == zipfile.ZIP_STORED:
-        raw.seek(info.header_offset + 26)
-        raw.seek(sum(struct.unpack("<HH", raw.read(4))), os.SEEK_CUR)
-        if np.lib.format.read_magic(raw) == (1, 0):
-            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(raw)
-            if not dtype.hasobject and 0 not in shape:
-                order: Any = "F" if by_columns else "C"
-                return np.memmap(raw, dtype, "r", raw.tell(), shape, order)
-    expect_room(f"{info.filename} in {archive.filename}", info.file_size)
-    with archive.open(info) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        if any(members[name].flag_bits & 1 for name in asked):
+            raise ValueError("it is encrypted: unpack the archive first")
+        expect_room(path, sum(members[name].file_size for name in asked))
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in asked}
 
 
 def _safetensors(path: Path, _: str | None) -> dict[str, np.ndarray]:

@@ -36,7 +36,7 @@ StrPath = str | os.PathLike[str]
 _Result = np.ndarray | str  # the features of one input, or the reason why it has none
 _Encode = Callable[[range], Iterator[list[_Result]]]
 
-_CHUNK_ROWS = 128  # what a kill may cost: some ten seconds of EfficientNet on two cores
+_CHUNK_ROWS = 128  # rows lost by a kill: some ten seconds of EfficientNet on two cores
 # On a CPU, activations of larger batches do not fit the blocks of memory that glibc keeps.
 _CPU_BATCH, _GPU_BATCH = 2, 32
 _LARGEST_KEPT = 2**25 - 2**13  # bytes, with room for a header below glibc's limit of 32 MiB
@@ -45,7 +45,7 @@ _RARE_COUNT, _RARE_SHARE = 5, 0.01
 
 
 def embed_images(
-    source: StrPath | Sequence[StrPath] | np.ndarray,
+    source: StrPath | Sequence[StrPath] | np.ndarray | Images,
     encoder: str = "efficientnet_lite0",
     *,
     root: StrPath | None = None,
@@ -62,7 +62,7 @@ def embed_images(
 
     Parameters
     ----------
-    source : folder, CSV file, list of paths, or uint8 array of shape (N, H, W, 3)
+    source : folder, CSV file, list of paths, uint8 array of shape (N, H, W, 3), or Images
         Of a folder: all images below it, sorted by path, hidden ones left out.
     encoder : str
         "efficientnet_lite0", "efficientnet_lite1" or "efficientnet_lite2", which work offline;
@@ -91,6 +91,15 @@ def embed_images(
     n_workers = thread_count() if n_workers is None else n_workers
     _check(source, out, batch_size=batch_size, n_workers=n_workers)
     names, images = _find_images(source, root, column)
+    encode = _image_encode(images, encoder, device, batch_size, n_workers)
+    versions = _versions(names, images)
+    return _embed(names, encode, (encoder, device, batch_size), versions, out, progress)
+
+
+def _image_encode(
+    images: Images, encoder: str, device: str, batch_size: int, n_workers: int
+) -> _Encode:
+    """What encodes images by their numbers, a batch in each thread."""
     prepare, network = encoders.image_encoder(encoder, device)
     # glibc returns large freed blocks to the system until one of this size was freed. Asking for
     # the same memory again cost as much time as the network.
@@ -118,8 +127,7 @@ def embed_images(
         finally:
             pool.shutdown(cancel_futures=True)
 
-    versions = _versions(names, images)
-    return _embed(names, encode, (encoder, device, batch_size), versions, out, progress)
+    return encode
 
 
 def embed_texts(
@@ -295,7 +303,9 @@ def _find_images(source: Any, root: StrPath | None, column: str | None) -> tuple
                 f"Expected images as a uint8 array of shape (N, H, W, 3), but they are "
                 f"{source.dtype} of shape {source.shape}"
             )
-        return [str(i) for i in range(len(source))], Images(array=source)
+        source = Images(array=source)
+    if isinstance(source, Images):
+        return [str(i) for i in range(len(source))], source
     if not isinstance(source, str | os.PathLike):
         names = [os.fspath(path) for path in source]
     elif os.path.isdir(source):

@@ -14,7 +14,7 @@ from labelnoise._errors import LabelNoiseError
 from labelnoise.io.packages import explained, package
 
 LITE_SIZES = {"efficientnet_lite0": 224, "efficientnet_lite1": 240, "efficientnet_lite2": 260}
-_LITE_MARGIN = 32  # what these networks' authors cut off the resized image, in pixels
+_LITE_MARGIN = 32  # pixels that these networks' authors cut off the resized image
 Transform = Callable[[Any], np.ndarray]
 
 
@@ -92,7 +92,7 @@ def _lite_network(name: str) -> tuple[Any, Transform]:
         pixels = np.asarray(picture.resize((size, size), Image.BICUBIC, middle), np.float32)
         return ((pixels - 127) / 128).transpose(2, 0, 1)
 
-    return _without_last_linear(network), transform
+    return without_last_linear(network), transform
 
 
 def _torchvision_network(name: str) -> tuple[Any, Transform]:
@@ -101,7 +101,7 @@ def _torchvision_network(name: str) -> tuple[Any, Transform]:
     if name not in models.list_models(module=models):
         raise ValueError("torchvision has no classifier of this name")
     weights = models.get_model_weights(name).DEFAULT
-    return _without_last_linear(models.get_model(name, weights=weights)), weights.transforms()
+    return without_last_linear(models.get_model(name, weights=weights)), weights.transforms()
 
 
 def _timm_network(name: str) -> tuple[Any, Transform]:
@@ -112,7 +112,8 @@ def _timm_network(name: str) -> tuple[Any, Transform]:
     return network, timm.data.create_transform(**settings)
 
 
-def _without_last_linear(network: Any) -> Any:
+def without_last_linear(network: Any) -> Any:
+    """Replace the layer that tells classes, in place: the linear one that was defined last."""
     nn = import_module("torch.nn")
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import class_numbers
 from labelnoise.io.packages import explained, package
 
 StrPath = str | os.PathLike[str]
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Formats that Pillow decodes itself; for others, such as EPS, it starts another program.
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +75,7 @@ class ImageData:
         for name in ("labels", "clean", "test_labels"):
             labels, images = getattr(self, name), self.test if "test" in name else self.train
             if labels is not None and images is not None:
-                checked = _class_numbers(name, labels, len(images), len(self.classes))
+                checked = class_numbers(labels, len(self.classes), len(images), name=name)
                 object.__setattr__(self, name, checked)
 
     def with_labels(self, labels: ArrayLike) -> ImageData:
@@ -88,10 +90,26 @@ class ImageData:
 
 def decoded(source: str | BinaryIO, name: str) -> np.ndarray:
     """Decode an image file: (H, W, 3) uint8."""
+    with _opened(source, name) as image:
+        return np.array(image.convert("RGB"))
+
+
+def reduced(source: str | BinaryIO, name: str, side: int) -> Any:
+    """Decode an image file, upright and not larger than a square: an image of Pillow."""
+    turned = package("PIL.ImageOps", "images").exif_transpose
+    with _opened(source, name) as image:
+        image.draft("RGB", (side, side))  # of a JPEG, an eighth of the pixels may do
+        image = turned(image).convert("RGB")
+    image.thumbnail((side, side))
+    return image
+
+
+@contextmanager
+def _opened(source: str | BinaryIO, name: str) -> Iterator[Any]:
     Image = package("PIL.Image", "images")
     with (
         explained(f"Expected an image, but {name} cannot be read as one"),
-        Image.open(source, formats=_FORMATS) as image,
+        Image.open(source, formats=FORMATS) as image,
     ):
         # Pillow itself only warns, up to twice its limit.
         if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
@@ -99,7 +117,7 @@ def decoded(source: str | BinaryIO, name: str) -> np.ndarray:
                 f"it has {image.width} x {image.height} pixels, more than the "
                 f"{Image.MAX_IMAGE_PIXELS} of PIL.Image.MAX_IMAGE_PIXELS"
             )
-        return np.array(image.convert("RGB"))
+        yield image
 
 
 def files_below(folder: StrPath) -> list[str]:
@@ -150,16 +168,3 @@ def readable_images(
             f"or may not be read, such as {missing[0]}"
         )
     return Images(paths=paths)
-
-
-def _class_numbers(name: str, labels: ArrayLike, n: int, K: int) -> np.ndarray:
-    numbers = np.asarray(labels)
-    if numbers.shape != (n,) or numbers.dtype.kind not in "iu":
-        raise LabelNoiseError(
-            f"Expected {name} to be {n} whole numbers, one for each image, but they are "
-            f"{numbers.dtype} of shape {numbers.shape}"
-        )
-    outside = numbers[(numbers < 0) | (numbers >= K)]
-    if len(outside):
-        raise LabelNoiseError(f"Expected {name} from 0 to {K - 1}, but there is {outside[0]}")
-    return numbers.astype(np.int64)

@@ -15,6 +15,7 @@ from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.features import NAMES, Features, split_source
 from labelnoise.io.images import files_below
 from labelnoise.io.packages import explained
+from labelnoise.io.rewriting import rewrite_table
 from labelnoise.io.tables import Table, read_table, write_table
 
 
@@ -68,7 +69,7 @@ def read_labels(source: str, features: Features | None = None, column: str = "la
 
 
 def write_labels(path: str | os.PathLike[str], labels: Labels, new: np.ndarray) -> None:
-    """Write new labels in place of `labels`; a table keeps its other columns and rows.
+    """Write new labels in place of `labels`; a table keeps all else that is in its file.
 
     To .npy only the labels are written; labels that came without a table get a column of names.
     """
@@ -79,9 +80,14 @@ def write_labels(path: str | os.PathLike[str], labels: Labels, new: np.ndarray) 
         names = {} if labels.names is None else {"name": labels.names}
         write_table(path, {**names, labels.column: new})
     else:
+        rows = range(len(new)) if labels.rows is None else labels.rows.tolist()
+        pairs = zip(rows, labels.array.tolist(), new.tolist(), strict=True)
+        changed = {row: label for row, old, label in pairs if label != old}
+        if rewrite_table(labels.table, path, labels.column, changed):
+            return
         columns = {name: labels.table.cells(name) for name in labels.table.columns}
         replaced = np.array(columns[labels.column], object)
-        replaced[slice(None) if labels.rows is None else labels.rows] = new.tolist()
+        replaced[rows] = new.tolist()
         write_table(path, columns | {labels.column: replaced})
 
 

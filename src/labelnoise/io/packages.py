@@ -10,18 +10,23 @@ from typing import Any
 from labelnoise._errors import LabelNoiseError
 
 # NumPy and PyTorch advise to unpickle files that they refuse. That would run their code.
-_UNSAFE_ADVICE = ("pickle", "weights only", "weights_only")
+_UNSAFE_ADVICE = ("pickle", "python objects", "weights only", "weights_only")
 
 
-def package(name: str, extra: str) -> Any:
-    """Import a package of one of the optional extras."""
+def package(name: str, extra: str | None = None) -> Any:
+    """Import a package of one of the optional extras, or one that no extra has."""
     try:
         return import_module(name)
     except ImportError as error:
         raise LabelNoiseError(
             f"Expected {name} to be installed, but it cannot be imported ({error}): "
-            f'pip install "labelnoise[{extra}]", or ".[{extra}]" in a source checkout'
+            f"{install(extra) if extra else f'pip install {name}'}"
         ) from error
+
+
+def install(extra: str) -> str:
+    """Give the command that installs an extra: labelnoise itself is on no index yet."""
+    return f"pip install '.[{extra}]' in a checkout of labelnoise"
 
 
 @contextmanager

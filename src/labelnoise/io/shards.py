@@ -23,7 +23,6 @@ from labelnoise.io.tables import TABLES
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
 _PATTERN = re.compile(r"[*?\[]")
-_LOOKED_AT = 16  # shards at a time
 
 
 class Shards:
@@ -48,7 +47,7 @@ class Shards:
     def __init__(self, source: str) -> None:
         self.source = source
         names = _find(source, SUFFIXES)
-        with ThreadPoolExecutor(_LOOKED_AT) as pool:
+        with ThreadPoolExecutor(16) as pool:
             described = dict(zip(names, pool.map(_describe, names), strict=True))
         found = {name: each for name, each in described.items() if each[0]}
         if not found:
@@ -84,34 +83,6 @@ class Shards:
         return result
 
 
-class Cells(Shards):
-    """Shards in another order: what is near each other is in one shard, or in a few.
-
-    `labelnoise.distributed.partition` makes them. The neighbours of a row are looked for in its own
-    cell and in the nearest ones, so that a few are missed; the estimate says how many, by a sample.
-    """
-
-    def __init__(self, source: str, order: np.ndarray, near: np.ndarray) -> None:
-        super().__init__(source)
-        self.order = order
-        """(N,) number that each row had before."""
-        self.near = near
-        """(cells, cells) which are searched together."""
-        self.cell = {name: number for number, name in enumerate(self.names)}
-
-    def tiles(self, rows: int) -> list[list[Piece]]:
-        """So many rows at a time, none across the end of a cell."""
-        return [
-            [Piece(name, start, min(start + rows, size))]
-            for name, size in zip(self.names, self.lengths, strict=True)
-            for start in range(0, size, rows)
-        ]
-
-    def together(self, one: list[Piece], other: list[Piece]) -> bool:
-        """Whether two tiles are to be compared."""
-        return bool(self.near[self.cell[one[0].shard], self.cell[other[0].shard]])
-
-
 @dataclass(frozen=True)
 class Piece:
     """Rows `start` to `stop` of a shard."""
@@ -130,22 +101,6 @@ class Piece:
             if len(rows) != len(self):
                 raise ValueError("it is shorter than it was")
         return rows
-
-
-def write_shard(name: str, parts: Sequence[Piece | np.ndarray]) -> None:
-    """Write rows to an .npy of a store; of pieces, one at a time is in memory."""
-    with (
-        explained(f"Expected a place to write to, but {name} cannot be written"),
-        package("fsspec", "dask").open(name, "wb") as file,
-    ):
-        for number, part in enumerate(parts):
-            rows = part.read() if isinstance(part, Piece) else part
-            if number == 0:
-                head = np.lib.format.header_data_from_array_1_0(rows)
-                shape = sum(map(len, parts)), rows.shape[1]
-                head |= {"shape": shape, "fortran_order": False}
-                np.lib.format.write_array_header_1_0(file, head)
-            file.write(np.ascontiguousarray(rows).data)
 
 
 def read_shard_labels(source: str, shards: Shards | None = None) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Tables: CSV files and data frames, Parquet and Arrow files, as columns by name.
 
-Cells of a CSV file are texts until somebody asks for numbers or labels: one rule, whether pyarrow
-reads the file or, where it is not installed, Python's csv module.
+Cells of a CSV file are texts until somebody asks for numbers or labels.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,9 @@ from labelnoise.io.packages import explained, package
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _TEXTS = (".csv", ".tsv")
 _SEPARATORS = ",;\t"
-_SAMPLE = 20  # lines that show which separator a file has
-_CELL_FACTOR = 12  # bytes of memory for one of a CSV file, as Python strings
-_LONGEST_ROW = 2**25  # bytes of a row of CSV
+_SAMPLE = 20  # lines by which the separator is recognised
+_CELL_FACTOR = 12  # bytes of Python strings for a byte of a CSV file
+_LONGEST_CELL = 2**25  # characters of a CSV file's cell
 
 # A spreadsheet runs a cell that begins with one of these signs, also as a full-width character.
 # It may cut a cell at a separator that is not this file's, and begin another one there.
@@ -61,10 +59,7 @@ class Table:
     def cells(self, name: str) -> list[Any]:
         """Give the values of a column as they are: texts, if it is a CSV file."""
         column = self.columns[name]
-        if isinstance(column, list):
-            return column
-        cells = column.to_list()
-        return [undefused(cell) for cell in cells] if self.has_texts else cells
+        return column if isinstance(column, list) else list(column.to_list())
 
     @property
     def has_texts(self) -> bool:
@@ -125,7 +120,7 @@ def read_table(source: str | os.PathLike[str], header: bool | None = True) -> Ta
     ):
         if suffix in _TEXTS:
             return _read_csv(path, header)
-        table = _read_parquet(path) if suffix == ".parquet" else _read_arrow(path)
+        table = _read_parquet(path) if suffix == ".parquet" else read_arrow(path)
         table.validate(full=True)  # Arrow trusts what a file says, and crashes if it lies
         return table_of(table, str(path))
 
@@ -158,9 +153,16 @@ def _read_csv(path: Path, header: bool | None) -> Table:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"it has two columns {twice[0]!r}")
     expect_room(path, _CELL_FACTOR * os.path.getsize(path))
-    columns = (_pyarrow_columns if find_spec("pyarrow") else _csv_columns)(
-        path, separator, len(first), bool(header)
-    )
+    limit = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
+    finally:
+        csv.field_size_limit(limit)
+    if ragged := [row for row in rows if len(row) != len(first)]:
+        raise ValueError(f"Expected {len(first)} columns, got {len(ragged[0])}: {ragged[0]}")
+    cells = zip(*rows[header:], strict=True) if len(rows) > header else ([] for _ in names)
+    columns = [[undefused(cell) if "'" in cell else cell for cell in column] for column in cells]
     return Table(str(path), dict(zip(names, columns, strict=True)), len(columns[0]))
 
 
@@ -176,37 +178,14 @@ def _separator(lines: list[str], complete: bool) -> tuple[str, list[str]]:
     return best, rows[0] if rows else []
 
 
-def _pyarrow_columns(path: Path, separator: str, width: int, header: bool) -> list[Any]:
-    arrow, reader = package("pyarrow", "formats"), package("pyarrow.csv", "formats")
-    names = [str(i) for i in range(width)]
-    table = reader.read_csv(
-        path,
-        reader.ReadOptions(use_threads=False, column_names=names, block_size=_LONGEST_ROW),
-        reader.ParseOptions(delimiter=separator, newlines_in_values=True),
-        reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
-    )
-    return [*nw.from_native(table[int(header) :], eager_only=True).iter_columns()]
-
-
-def _csv_columns(path: Path, separator: str, width: int, header: bool) -> list[Any]:
-    limit = csv.field_size_limit(_LONGEST_ROW)
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
-    finally:
-        csv.field_size_limit(limit)
-    if ragged := [row for row in rows if len(row) != width]:
-        raise ValueError(f"Expected {width} columns, got {len(ragged[0])}: {ragged[0]}")
-    return [[undefused(row[i]) for row in rows[int(header) :]] for i in range(width)]
-
-
 def _read_parquet(path: Path) -> Any:
     file = package("pyarrow.parquet", "formats").ParquetFile(path, memory_map=True)
     expect_room(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
     return file.read()
 
 
-def _read_arrow(path: Path) -> Any:
+def read_arrow(path: Path) -> Any:
+    """Read an Arrow file or stream as a table of pyarrow, which trusts it: see its `validate`."""
     arrow = package("pyarrow", "formats")
     source = arrow.memory_map(str(path))
     try:
@@ -245,7 +224,7 @@ def safe_cell(value: Any) -> Any:
 
 def undefused(cell: str) -> str:
     """Give the text that `safe_cell` was given."""
-    return _DEFUSED.sub(r"\1", cell) if "'" in cell else cell
+    return _DEFUSED.sub(r"\1", cell)
 
 
 def typed(cells: Iterable[str]) -> list[Any]:

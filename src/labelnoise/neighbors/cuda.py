@@ -18,6 +18,7 @@ import numpy as np
 
 from labelnoise._arrays import Arrays
 from labelnoise._errors import LabelNoiseError
+from labelnoise.io.packages import install
 from labelnoise.neighbors import METRICS
 from labelnoise.neighbors.points import Neighbors, Progress
 
@@ -25,7 +26,7 @@ try:
     import torch
 except ModuleNotFoundError as error:
     raise LabelNoiseError(
-        'Expected PyTorch to be installed, but it is not: pip install "labelnoise[torch]"'
+        f"Expected PyTorch to be installed, but it is not: {install('torch')}"
     ) from error
 from torch import Tensor
 

@@ -15,7 +15,8 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from labelnoise._errors import LabelNoiseError
-from labelnoise.checks import Finding
+from labelnoise.checks import Diagnostics, Finding
+from labelnoise.checks.findings import BASIS
 from labelnoise.intervals import ConfidenceInterval
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.neighbors.agreement import NeighborAgreement
@@ -36,15 +37,23 @@ class Confusion:
     """Of the true class."""
     ends: tuple[float, float] | None
     """Of the share's interval."""
+    of_labels: float
+    """Of all labels."""
     examples: float | None
     """How many labels that is, of all that there are."""
     truth: float | None
     """The true share, where it is known."""
 
     def __str__(self) -> str:
-        ends = "" if self.ends is None else " ({:.1%} to {:.1%})".format(*self.ends)
+        ends = "" if self.ends is None else " ({:z.1%} to {:z.1%})".format(*self.ends)
         truth = "" if self.truth is None else f" (true: {self.truth:.1%})"
-        return f"{self.share:.1%}{ends} of true {self.true} are labelled {self.label}{truth}"
+        said = f"{self.share:.1%}{ends} of true {self.true} are labelled {self.label}{truth}"
+        return f"{self.count} labels: {said}"
+
+    @property
+    def count(self) -> str:
+        """How many labels that is, or what share of them where their number is not known."""
+        return f"{self.of_labels:.1%} of the" if self.examples is None else f"{self.examples:,.0f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +79,33 @@ class Suspect:
     suggested: str
     probability: float
     """Of being wrong."""
-    name: str | None
-    text: str | None
-    picture: str | None
+    name: str | None = None
+    text: str | None = None
+    picture: str | None = None
     """A data URI."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SuspectList:
-    """The surest of the labels that are probably wrong."""
+    """The labels that are probably wrong, the surest first."""
 
     rows: tuple[Suspect, ...]
-    n_found: int
-    """How many there are, of which `rows` are the surest."""
-    note: str
-    """How many labels are expected to be wrong, and why that may differ from the noise rate."""
+    """The surest, with what there is to see of them."""
+    index: np.ndarray
+    """(S,) rows in the data of all of them."""
+    given: np.ndarray
+    """(S,) numbers of the classes that they are labelled."""
+    suggested: np.ndarray
+    """(S,) numbers of the most probable other classes."""
+    probability: np.ndarray
+    """(S,) of being wrong."""
+    names: tuple[str, ...] | None = None
+    """(S,) names of the examples."""
+
+    @property
+    def n_found(self) -> int:
+        """How many there are."""
+        return len(self.index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +148,23 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """The result in one sentence."""
+        """The result in one sentence; where there is nothing to estimate from, why."""
+        if not self.diagnostics.estimable:
+            basis: Finding = self.diagnostics[BASIS]
+            return basis.sentence
         truth = "" if self.truth is None else f" Truth: {self.truth.noise_rate:.1%}."
         ends = ""
         if self.interval is not None:
-            ends = " ({:.1%} to {:.1%})".format(*self.interval.noise_rate)
-        return f"Estimate: {self.noise_rate:.1%}{ends} of the labels are wrong.{truth}"
+            ends = " ({:z.1%} to {:z.1%})".format(*self.interval.noise_rate)
+        return f"Estimate: {self.noise_rate:z.1%}{ends} of the labels are wrong.{truth}"
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """The findings, the most urgent first."""
+        return Diagnostics(self.findings)
 
     def confusions(self, most: int = 12) -> list[Confusion]:
-        """Give the wrong labels of which there are most, most first."""
+        """Give the wrong labels of which there are most, by number of labels."""
         T, found = self.transition_matrix, []
         joint = off_diagonal(self.class_prior[:, None] * T)
         largest = np.argsort(-joint, axis=None, kind="stable")[:most]
@@ -149,6 +178,7 @@ class Report:
                     self.classes[j],
                     float(T[i, j]),
                     None if ends is None else (float(ends[0]), float(ends[1])),
+                    float(joint[i, j]),
                     None if self.n_examples is None else float(self.n_examples * joint[i, j]),
                     None if self.truth is None else float(self.truth.transition_matrix[i, j]),
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import labelnoise
+from labelnoise._errors import LabelNoiseError
+from labelnoise.io.images import FORMATS, files_inside
 from labelnoise.io.packages import package
 from labelnoise.report.data import (
     Report,
@@ -30,10 +33,9 @@ if TYPE_CHECKING:
     from labelnoise.estimators.local import LocalHOC
     from labelnoise.suspects import Suspects
 
-_MOST_SUSPECTS = 300
-_MOST_CHARACTERS = 400  # of a text
-_THUMBNAIL = 96  # pixels
-_SHARP = 32  # pixels, up to which a picture is kept as it is
+_MOST_SHOWN = 24  # suspects, with what there is to see of them
+_MOST_CHARACTERS = 600  # of a text
+_PICTURE = 256  # pixels; smaller pictures are enlarged smoothly, which browsers do not
 
 
 def report_of(
@@ -41,7 +43,7 @@ def report_of(
     *,
     suspects: Suspects | None = None,
     names: Sequence[str] | None = None,
-    images: Sequence[Any] | np.ndarray | None = None,
+    images: Sequence[Any] | np.ndarray | str | os.PathLike[str] | None = None,
     texts: Sequence[Any] | np.ndarray | None = None,
     truth: Truth | None = None,
     how: Mapping[str, str] | None = None,
@@ -54,8 +56,9 @@ def report_of(
     suspects : Suspects, optional
         Labels to list, from ``est.suspects()``.
     names, images, texts : sequences of length N, optional
-        Names of the examples that `est` was fitted to, files or arrays of their images, their
-        texts: to be shown with the suspects.
+        Names of the examples that `est` was fitted to, their images, their texts: to be shown with
+        the suspects. Images are files, uint8 arrays of shape (height, width) or (height, width, 3),
+        or the folder in which `names` are files.
     truth : Truth, optional
         Where it is known.
     how : mapping, optional
@@ -63,9 +66,7 @@ def report_of(
     """
     check_is_fitted(est)
     overall = getattr(est, "global_", est)
-    classes, n, counts = overall.classes_, None, _label_counts(overall)
-    if counts is not None:
-        n = round(counts.sum())
+    classes, counts = overall.classes_, _label_counts(overall)
     checked = getattr(overall, "verified_", None)
     return Report(
         classes=_words(classes),
@@ -75,11 +76,11 @@ def report_of(
         estimator=type(est).__name__,
         findings=tuple(overall.diagnostics_),
         interval=quick_interval(overall) if hasattr(overall, "confidence_interval") else None,
-        n_examples=n,
+        n_examples=_n_labels(overall, counts),
         label_shares=None if counts is None else counts / counts.sum(),
         agreement=getattr(overall, "agreement_", None),
         variation=_variation(est),
-        suspects=None if suspects is None else _list(suspects, names, images, texts),
+        suspects=None if suspects is None else _list(suspects, classes, names, images, texts),
         verified=None if checked is None else replace(checked, posterior=None, answers=None),
         truth=truth,
         how=_how(est) | dict(how or {}),
@@ -132,43 +133,95 @@ def _label_counts(est: Any) -> np.ndarray | None:
     return est.consensus_.label_counts() if hasattr(est, "consensus_") else None
 
 
-def _list(found: Suspects, names: Any, images: Any, texts: Any) -> SuspectList:
-    rows = []
-    for number in range(min(len(found), _MOST_SUSPECTS)):
-        row = int(found.index[number])
-        rows.append(
-            Suspect(
-                row,
-                str(found.given[number]),
-                str(found.suggested[number]),
-                float(found.probability[number]),
-                None if names is None else str(names[row]),
-                None if texts is None else _shortened(str(texts[row])),
-                None if images is None else _thumbnail(images[row]),
-            )
+def _n_labels(est: Any, counts: np.ndarray | None) -> int | None:
+    """How many labels there are; None where it is not known, as of examples with several."""
+    return None if counts is None or hasattr(est, "annotators_") else round(counts.sum())
+
+
+def _list(found: Suspects, classes: np.ndarray, names: Any, images: Any, texts: Any) -> SuspectList:
+    index = np.asarray(found.index)
+    shown = index[:_MOST_SHOWN].tolist()
+    if isinstance(images, str | os.PathLike):
+        images = _in_folder(images, names, shown)
+    names, images, texts = (
+        _by_row(what, values, index)
+        for what, values in (("names", names), ("images", images), ("texts", texts))
+    )
+    number = {name: i for i, name in enumerate(classes.tolist())}
+    given, suggested = (
+        np.array([number[name] for name in np.asarray(labels).tolist()], int)
+        for labels in (found.given, found.suggested)
+    )
+    rows = [
+        Suspect(
+            row,
+            str(classes[given[i]]),
+            str(classes[suggested[i]]),
+            float(found.probability[i]),
+            None if names is None else str(names[row]),
+            None if texts is None else _shortened(str(texts[row])),
+            None if images is None else _picture(images[row]),
         )
-    share = found.expected_errors / max(found.n_labels, 1)
-    note = f"{share:.1%} of {found.n_labels:,} labels are probably wrong."
-    return SuspectList(tuple(rows), len(found), note)
+        for i, row in enumerate(shown)
+    ]
+    called = None if names is None else tuple(str(names[row]) for row in index.tolist())
+    return SuspectList(tuple(rows), index, given, suggested, np.asarray(found.probability), called)
+
+
+def _by_row(what: str, values: Any, index: np.ndarray) -> Any:
+    """Names, images or texts that have one for each suspect; a Series goes by position."""
+    if values is None or isinstance(values, dict):
+        return values
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if len(index) and len(values) <= index.max():
+        raise LabelNoiseError(
+            f"Expected {what} of all examples that the estimate was fitted to, but there are "
+            f"{len(values)}, and row {index.max()} is one of the suspects"
+        )
+    return values
+
+
+def _in_folder(folder: Any, names: Any, rows: Sequence[int]) -> dict[int, str]:
+    """Paths of the images that `names` of some rows are in a folder."""
+    if names is None:
+        raise LabelNoiseError(
+            f"Expected names with a folder of images, but names is None and images = "
+            f"{os.fspath(folder)!r}: give the path of each example's image in the folder"
+        )
+    paths = files_inside(folder, [str(names[row]) for row in rows])
+    return dict(zip(rows, paths, strict=True))
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
+    end = " \N{HORIZONTAL ELLIPSIS}" if len(text) > _MOST_CHARACTERS else ""
+    return text[:_MOST_CHARACTERS] + end
 
 
-def _thumbnail(image: Any) -> str | None:
-    """A small picture as a data URI; None of a file that cannot be read as one."""
+def _picture(image: Any) -> str | None:
+    """A picture as a data URI; None of a file that cannot be read as one."""
     Image, ImageOps = (package(f"PIL.{name}", "images") for name in ("Image", "ImageOps"))
+    content, array = io.BytesIO(), isinstance(image, np.ndarray)
+    image = _expect_image(image) if array else image
     try:
-        with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as full:
-            picture = ImageOps.exif_transpose(full).convert("RGB")
+        with Image.fromarray(image) if array else Image.open(image, formats=FORMATS) as file:
+            full = ImageOps.exif_transpose(file).convert("RGB")
+        ImageOps.contain(full, (_PICTURE, _PICTURE)).save(content, "jpeg", quality=80)
     except (OSError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
         return None
-    kind = "png" if max(picture.size) <= _SHARP else "jpeg"
-    picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
-    file = io.BytesIO()
-    picture.save(file, kind)
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def _expect_image(image: np.ndarray) -> np.ndarray:
+    """(height, width) or (height, width, 3 or 4) uint8."""
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.dtype != np.uint8 or not (image.ndim == 2 or image.shape[2:] in ((3,), (4,))):
+        raise LabelNoiseError(
+            f"Expected images as files, or as uint8 arrays of shape (height, width) or (height, "
+            f"width, 3), but one is {image.dtype} of shape {image.shape}"
+        )
+    return image
 
 
 def _how(est: Any) -> dict[str, str]:

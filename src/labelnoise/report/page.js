@@ -7,8 +7,9 @@ const isolated = (name) => {
   const letters = [...name];
   return `\u2068${letters.length > 40 ? letters.slice(0, 39).join("") + "\u2026" : name}\u2069`;
 };
+const make = (tag, text, attributes = {}) => Object.assign(document.createElement(tag), { textContent: text, ...attributes });
 
-document.querySelectorAll(".controls").forEach((controls) => { controls.hidden = false; });
+document.querySelectorAll(".controls, #readout, #count").forEach((one) => { one.hidden = false; });
 
 /* The matrix: sentences, arrow keys, orders, views */
 const maps = [...document.querySelectorAll(".map")].map((table) => {
@@ -39,7 +40,7 @@ function show(map, cell) {
   const share = data.share[i][j];
   const ends = data.low ? ` (${percent(data.low[i][j])} to ${percent(data.high[i][j])})` : "";
   const truth = data.truth ? ` The truth is ${percent(data.truth[i][j])}.` : "";
-  const [from, to] = [data.classes[i], data.classes[j]].map(isolated);
+  const [from, to] = [i, j].map((at) => isolated(data.classes[data.shown[at]]));
   const label = i === j ? `rightly labelled ${to}` : `labelled ${to}`;
   find("readout").textContent = `${percent(share)}${ends} of true ${from} are ${label}.${truth}`;
   map.table.querySelectorAll(".at").forEach((head) => head.classList.remove("at"));
@@ -75,10 +76,10 @@ function sort(order) {
   }
 }
 const chosen = find("order");
-chosen.addEventListener("change", () => sort(data.orders[chosen.value]));
-if (maps[0].table.classList.contains("dense")) {
-  // What is large is near the diagonal then, in place of anywhere.
-  chosen.selectedIndex = chosen.options.length - 1;
+if (chosen) {
+  chosen.addEventListener("change", () => sort(data.orders[chosen.value]));
+  // What is large in a large matrix is near the diagonal then, in place of anywhere.
+  if (maps[0].table.classList.contains("dense")) chosen.selectedIndex = chosen.options.length - 1;
   sort(data.orders[chosen.value]);
 }
 
@@ -96,8 +97,7 @@ if (views.length) {
 const valueOf = (cell) => cell.dataset.value ?? cell.textContent;
 const compare = new Intl.Collator(undefined, { numeric: true }).compare;
 for (const head of document.querySelectorAll("[data-sort]")) {
-  const button = document.createElement("button");
-  button.type = "button";
+  const button = make("button", "", { type: "button" });
   button.append(...head.childNodes);
   head.append(button);
   button.addEventListener("click", () => {
@@ -113,41 +113,88 @@ for (const head of document.querySelectorAll("[data-sort]")) {
   });
 }
 
-/* Suspects: search, filter, export */
-const suspects = find("suspects-table");
-if (suspects) {
-  const rows = [...suspects.tBodies[0].rows];
-  const heads = [...suspects.tHead.rows[0].cells].map((head) => head.textContent);
-  const given = heads.indexOf("given label");
-  const words = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-  const filter = () => {
-    const wanted = find("search").value.trim().toLowerCase(), label = find("given").selectedIndex;
-    const name = find("given").options[label].textContent;
-    let count = 0;
-    for (const row of rows) {
-      const kept = words.get(row).includes(wanted) && (!label || row.cells[given].textContent === name);
-      row.hidden = !kept;
-      count += kept;
-    }
-    find("count").textContent = `${count} of ${rows.length} shown`;
+/* All suspects: search, filter, save */
+if (find("suspects-table")) {
+  const all = data.suspects, body = find("suspects-table").tBodies[0];
+  const name = (i) => (all.name ? all.name[i] : "");
+  const words = all.row.map((row, i) => `${row} ${name(i)}`.toLowerCase());
+  let kept = [], listed = 0;
+
+  for (const id of ["given", "suggested"]) {
+    const numbers = [...new Set(all[id])].sort((a, b) => a - b);
+    const options = numbers.map((number) => make("option", data.classes[number] || "\u00a0", { value: number }));
+    find(id).append(make("option", "all", { value: "" }), ...options);
+  }
+  const cell = (text) => {
+    const made = make("td", "");
+    made.append(make("bdi", text, { title: text }));
+    return made;
   };
-  find("search").addEventListener("input", filter);
-  find("given").addEventListener("change", filter);
+  const chance = (wrong) => (wrong > 9990 ? ">99.9%" : `${(wrong / 100).toFixed(1)}%`);
+  const line = (i) => {
+    const row = document.createElement("tr");
+    row.append(cell(all.row[i]), ...(all.name ? [cell(name(i))] : []), cell(data.classes[all.given[i]]),
+      cell(data.classes[all.suggested[i]]), cell(chance(all.wrong[i])));
+    return row;
+  };
+  const list = (most) => {
+    body.append(...kept.slice(listed, most).map(line));
+    listed = Math.min(most, kept.length);
+    find("more").hidden = listed === kept.length;
+    const shown = listed < kept.length ? ` The surest ${listed} are shown.` : "";
+    find("count").textContent = `${kept.length.toLocaleString("en")} of ${all.row.length.toLocaleString("en")} suspects.${shown}`;
+  };
+  const filter = () => {
+    const wanted = find("search").value.trim().toLowerCase();
+    const [given, suggested] = [find("given").value, find("suggested").value];
+    kept = [...all.row.keys()].filter((i) => words[i].includes(wanted)
+      && (given === "" || all.given[i] === Number(given))
+      && (suggested === "" || all.suggested[i] === Number(suggested)));
+    body.replaceChildren();
+    listed = 0;
+    list(24);
+  };
+  for (const id of ["search", "given", "suggested"]) find(id).addEventListener("input", filter);
+  find("more").addEventListener("click", () => { list(listed + 200); overflowing(); });
   filter();
+
   find("export").addEventListener("click", () => {
-    const kept = [...suspects.tBodies[0].rows].filter((row) => !row.hidden);
-    const listed = (line) => (heads[0] === "example" ? line.slice(1) : line);
-    const lines = [heads, ...kept.map((row) => [...row.cells].map(valueOf))].map(listed);
     // A spreadsheet must not take a name for a formula.
-    const quoted = (text) => `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replaceAll('"', '""')}"`;
-    const csv = lines.map((line) => line.map(quoted).join(",") + "\n").join("");
-    const link = document.createElement("a");
+    const quoted = (text) => `"${(/^[=+\-@\t\r]/.test(text) && isNaN(text) ? "'" : "") + text.replaceAll('"', '""')}"`;
+    const heads = ["row", ...(all.name ? ["name"] : []), "is_label_issue", "label_score", "given_label",
+      "predicted_label", "probability_wrong"];
+    const lines = kept.map((i) => [String(all.row[i]), ...(all.name ? [quoted(name(i))] : []), "True",
+      ((10000 - all.wrong[i]) / 10000).toFixed(4), quoted(data.classes[all.given[i]]),
+      quoted(data.classes[all.suggested[i]]), (all.wrong[i] / 10000).toFixed(4)]);
+    const csv = [heads, ...lines].map((one) => `${one.join(",")}\n`).join("");
+    const link = make("a", "", { download: "suspects.csv" });
     link.href = URL.createObjectURL(new Blob(["\ufeff", csv], { type: "text/csv" }));
-    link.download = "suspects.csv";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 }
+
+/* A table that is cut off shows on which side, and can be reached by keyboard. */
+function overflowing() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    box.tabIndex = box.scrollWidth - box.clientWidth > 2 || box.scrollHeight - box.clientHeight > 2 ? 0 : -1;
+    box.classList.toggle("cut-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+    box.classList.toggle("cut-left", box.scrollLeft > 2);
+    box.classList.toggle("cut-below", box.scrollHeight - box.clientHeight - box.scrollTop > 2);
+  }
+}
+for (const box of document.querySelectorAll(".scroll")) box.addEventListener("scroll", overflowing, { passive: true });
+for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", overflowing);
+addEventListener("resize", overflowing);
+overflowing();
+
+/* What is folded is printed, too. */
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("details:not([open])")];
+  unfolded.forEach((one) => { one.open = true; });
+});
+addEventListener("afterprint", () => unfolded.forEach((one) => { one.open = false; }));
 
 for (const button of document.querySelectorAll(".copy")) {
   button.addEventListener("click", () => {

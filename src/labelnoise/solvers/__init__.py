@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
+from labelnoise._validation import expect_one_of
 from labelnoise.consensus import Consensus
 from labelnoise.solvers.likelihood import solve_likelihood
 from labelnoise.solvers.moments import solve_moments
@@ -61,14 +62,13 @@ def solve(
     ----------
     consensus : Consensus
     solver : {"likelihood", "moments", "paper", "paper-text"}
-        Maximum likelihood; the closed form of the theory, exact on exact input and noisy on
-        samples; or the paper's sum of norms, by Adam from the public code's start. "paper-text"
-        starts at the logits ``K I - 1 1'`` of the paper's text, which saturate at 100 classes.
+        Maximum likelihood; the closed form of the theory, noisy on samples; or the paper's sum of
+        norms, by Adam from the public code's start, or from the ``K I - 1 1'`` of its text.
     start : (T, p), optional
         For "likelihood": start there and nowhere else.
     tol : float, optional
-        For "likelihood": the largest component of the gradient to stop at. By default the
-        solver stops when going on would not matter beside the sampling error.
+        For "likelihood": the largest component of the gradient to stop at. Default: where going
+        on would not matter beside the sampling error.
     n_steps : int, optional
         For "paper": steps of Adam, by default 1501, and 301 from 100 classes on.
     random_state : int or Generator, optional
@@ -82,14 +82,10 @@ def solve(
 
     Notes
     -----
-    The triples do not fix the order of rows. A T with maxima off the diagonal comes out with rows
-    exchanged: with two classes and both noise rates above one half, the mirrored T. A singular T
-    has no unique answer.
+    The triples do not fix the order of rows: a T with maxima off the diagonal comes out with rows
+    exchanged. A singular T has no unique answer.
     """
-    if solver not in SOLVERS:
-        raise LabelNoiseError(
-            f"Expected solver to be one of {tuple(SOLVERS)}, but solver = {solver!r}"
-        )
+    expect_one_of("solver", solver, tuple(SOLVERS))
     K = consensus.n_classes
     inner, labels = occurring_part(consensus)
     if len(labels) < 2:
@@ -97,28 +93,37 @@ def solve(
             f"Expected at least two labels that occur, but only class number {labels[0]} does"
         )
     if start is not None:
-        shapes = start[0].shape, start[1].shape
-        if shapes != ((K, K), (K,)):
-            raise LabelNoiseError(f"Expected a start of shapes {(K, K)}, {(K,)}, but {shapes}")
-        start = (start[0][np.ix_(labels, labels)], start[1][labels])
+        start = _start_among(start, labels, K)
     settings = Settings(start, tol, n_steps, np.random.default_rng(random_state))
-    # On matrices of K rows threads gain little, and those of numpy and scipy get in each other's
-    # way: measured twice as slow.
+    # Measured twice as slow with more threads: those of numpy and scipy wait for each other.
     with one_blas_thread():
-        fit = SOLVERS[solver](inner, settings)
-        order = class_order(fit.T, fit.p)
-        T, p = fit.T[order], fit.p[order]
-        model = model_of(*inner.sorted_triples(), len(labels))
-        divergence = model.joint_and_divergence(T, p)[1]
+        return _solution(SOLVERS[solver](inner, settings), inner, labels, K)
+
+
+def _solution(fit: Fit, inner: Consensus, labels: np.ndarray, K: int) -> Solution:
+    """The fit with its rows in the order of the classes, among all K."""
+    order = class_order(fit.T, fit.p)
+    T, p = fit.T[order], fit.p[order]
+    model = model_of(*inner.sorted_triples(), len(labels))
     return Solution(
         transition_matrix=among_all(T, labels, K),
         class_prior=np.bincount(labels, p, K),
-        divergence=divergence,
+        divergence=model.joint_and_divergence(T, p)[1],
         occurring=np.bincount(labels, minlength=K) > 0,
         steps=fit.steps,
         converged=fit.converged,
         start=fit.start,
     )
+
+
+def _start_among(
+    start: tuple[np.ndarray, np.ndarray], labels: np.ndarray, K: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The start (T, p) of the classes whose labels occur."""
+    shapes = start[0].shape, start[1].shape
+    if shapes != ((K, K), (K,)):
+        raise LabelNoiseError(f"Expected a start of shapes {(K, K)}, {(K,)}, but {shapes}")
+    return start[0][np.ix_(labels, labels)], start[1][labels]
 
 
 def occurring_part(consensus: Consensus) -> tuple[Consensus, np.ndarray]:

@@ -17,14 +17,9 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers.rows import concentration, normalised
 from labelnoise.solvers.search import em
 
-_MOST_TRIPLES = 20  # of one example; all those of six labels. The triples only give the start
-_STEPS = 2000
-_START_STEPS = 50  # of EM from each start, before the best one is continued
-_MOST_BELIEVED = 8  # annotators from whose labels a start is made
-_BELIEF = 0.7  # in the one's label; the rest is in the vote
-_SHRINKAGE_ROUNDS = 2  # with more it drifted upwards at K=20 and three annotators, measured
+_MOST_TRIPLES = 20  # of one example: as many as six labels have
+_START_STEPS = 50  # EM steps from each start, before the best one is continued
 _SMALLEST_CHANCE = 1e-12
-_TOLERANCE = 1e-6  # largest change of a parameter in a step of EM at which it stops
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ class LatentClasses:
         shape = (len(views), self.n_groups * K)
         labels = sp.csr_array((np.ones(len(row)), (row, place)), shape)
         labels.sum_duplicates()
-        # Equal rows have equal products with a random vector, and others surely have not.
+        # Equal rows have equal products with a random vector; different ones almost surely differ.
         key = labels @ np.random.default_rng(0).random(shape[1])
         _, first, self.row, weight = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
@@ -74,7 +69,7 @@ class LatentClasses:
         self.clean = None if clean is None else np.log(np.maximum(clean, _SMALLEST_CHANCE))
         self.labels = sp.csr_array(labels[first])
         self.transposed = sp.csr_array(self.labels.T)
-        # Who has no label says nothing, of the prior either.
+        # Examples without labels do not count, not even for the prior.
         self.weight = np.where(np.diff(self.labels.indptr) > 0, weight, 0).astype(float)
 
     def posterior(self, matrices: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
@@ -111,18 +106,18 @@ class LatentClasses:
     def votes(self) -> list[LatentFit]:
         """Starts in which each example is what its labels say.
 
-        All of them alike, as Dawid and Skene start; then those of each group, of the largest
-        ones, more than the others: where annotators are weak, one of these leads higher.
+        All of them alike, as Dawid and Skene start; then those of one group more than the others,
+        for each of the eight largest: where annotators are weak, one of these leads higher.
         """
         each = [np.eye(self.K)] * self.n_groups
         shares = {
             "vote": normalised(self.labels @ np.concatenate(each), np.full(self.K, 1 / self.K))
         }
         size = self.counts(shares["vote"]).sum(axis=(1, 2))
-        for group in np.argsort(-size, kind="stable")[: _MOST_BELIEVED * (self.n_groups > 1)]:
+        for group in np.argsort(-size, kind="stable")[: 8 * (self.n_groups > 1)]:
             own = self.labels[:, group * self.K : (group + 1) * self.K].toarray()
             believed = normalised(own, shares["vote"])
-            shares[f"annotator {group}"] = _BELIEF * believed + (1 - _BELIEF) * shares["vote"]
+            shares[f"annotator {group}"] = 0.7 * believed + 0.3 * shares["vote"]
         starts = []
         for name, share in shares.items():
             counts = self.counts(share)
@@ -131,59 +126,51 @@ class LatentClasses:
             starts.append(self.start(normalised(counts + common, common), prior, name))
         return starts
 
-    def em(self, fit: LatentFit, shrunk: np.ndarray, steps: int = _STEPS) -> LatentFit:
-        """Expectation-maximisation, the rows of a group drawn to the common ones.
+    def em(self, fit: LatentFit, worth: float, steps: int = 2000) -> LatentFit:
+        """Expectation-maximisation, the rows of each group drawn to the common ones.
 
-        `shrunk` (G, 1, 1) is how many labels of each class the common matrix counts for. It is
-        that of the groups for which this is not 0, and moves with them.
+        The common matrix, which moves with the groups', counts for `worth` labels of each class.
         """
-        some = shrunk[:, 0, 0] > 0
 
         def step(at: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             posterior, _ = self.posterior(*at)
             counts = self.counts(posterior)
-            common = normalised(counts[some].sum(axis=0), at[0][0])
+            common = normalised(counts.sum(axis=0), at[0][0])
             prior = self.weight @ posterior / self.weight.sum()
-            return normalised(counts + shrunk * common, at[0]), prior
+            return normalised(counts + worth * common, at[0]), prior
 
         def settled(before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> bool:
             changes = (np.abs(a - b).max() for a, b in zip(after, before, strict=True))
-            return bool(max(changes) <= _TOLERANCE)
+            return bool(max(changes) <= 1e-6)
 
         at, done, converged = em(step, (fit.matrices, fit.prior), steps, settled)
         posterior, objective = self.posterior(*at)
-        if some.any():
-            common = normalised(self.counts(posterior)[some].sum(axis=0), at[0][0])
+        if worth:
+            common = normalised(self.counts(posterior).sum(axis=0), at[0][0])
             logs = np.log(np.maximum(at[0], _SMALLEST_CHANCE))
-            objective += float((shrunk * common * logs).sum())
+            objective += float((worth * common * logs).sum())
         return LatentFit(*at, fit.start, objective, fit.steps + done, converged)
 
 
 def solve_latent(
-    model: LatentClasses,
-    T: np.ndarray,
-    p: np.ndarray,
-    is_shrunk: np.ndarray,
-    strength: float | None = None,
+    model: LatentClasses, T: np.ndarray, p: np.ndarray, worth: float | None = None
 ) -> tuple[LatentFit, float]:
     """The most likely matrices, from the best of several starts, and the strength of shrinkage.
 
-    Starts are the one (T, p) for all and what votes say. Those groups that `is_shrunk` (G,)
-    names are drawn to their common matrix as if it were `strength` labels of each class, which
-    by default is estimated.
+    Starts are the one (T, p) for all and what votes say. Each group's rows are drawn to the common
+    ones as if these were `worth` labels of each class, which by default is estimated.
     """
-    shrunk = np.where(is_shrunk, 1.0 if strength is None else strength, 0.0)[:, None, None]
+    shrunk = 1.0 if worth is None else worth
     starts = [model.start(np.repeat(T[None], model.n_groups, axis=0), p, "triples")]
     if model.clean is None:
         starts += model.votes()
     tried = [model.em(start, shrunk, _START_STEPS) for start in starts]
     fit = model.em(max(tried, key=lambda one: one.objective), shrunk)
-    if strength is None and is_shrunk.any():
-        for _ in range(_SHRINKAGE_ROUNDS):
-            counts = model.drawn_counts(fit.matrices, fit.prior)
-            shrunk[is_shrunk] = _strength(counts[is_shrunk])
+    if worth is None:
+        for _ in range(2):  # with more rounds the strength drifted upwards at K = 20
+            shrunk = _strength(model.drawn_counts(fit.matrices, fit.prior))
             fit = model.em(fit, shrunk)
-    return fit, float(shrunk.max())
+    return fit, shrunk
 
 
 def _strength(counts: np.ndarray) -> float:

@@ -29,13 +29,9 @@ from labelnoise.solvers.triples import (
 
 Model = DenseTriples | SparseTriples
 
-_MOMENT_STARTS = 3
 _REPAIR_ROUNDS = 20
-_REPAIR_CHOICES = 3  # rows to give up, and places to put them, tried in each round
-_PAIRS_PER_CLASS = 20  # most frequent label pairs looked at for extreme rows
-_LEAST_PAIR_COUNT = 3
-_CHEAP_STEP = 0.001  # seconds an EM step takes up to which the optimum is found to rounding
-_EXPENSIVE_STEP = 0.1  # and from which the search is shortened
+_CHEAP_STEP = 0.001  # seconds of an EM step; below it the optimum is found to rounding
+_EXPENSIVE_STEP = 0.1  # seconds of an EM step; above it the search is shortened
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ def starts(consensus: Consensus, few: bool = False) -> list[Fit]:
     agreement += agreement.T
     size = np.maximum(agreement.sum(axis=1, keepdims=True), 1e-300)
     found.append(_start(agreement / size, c1, "agreement"))
-    for _, T, p in moment_solutions(triples, frequencies, K, _MOMENT_STARTS):
+    for _, T, p in moment_solutions(triples, frequencies, K, slices=3):
         found.append(_start(project_on_simplex(T), project_on_simplex(p), "moments"))
     return found
 
@@ -152,7 +148,7 @@ def starts(consensus: Consensus, few: bool = False) -> list[Fit]:
 def _third_given_pair(
     triples: np.ndarray, frequencies: np.ndarray, K: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """How the third label is distributed given two, for the most frequent unordered pairs.
+    """How the third label is distributed given two, for the 20 K most frequent unordered pairs.
 
     Returns the distributions (m, K), the share of each pair (m,) and its two labels (m,), (m,).
     """
@@ -162,7 +158,7 @@ def _third_given_pair(
     pairs, row = np.unique(key, return_inverse=True)
     counts = sp.csr_array((np.tile(frequencies / 3, 3), (row, third)), shape=(len(pairs), K))
     share: np.ndarray = counts.sum(axis=1)
-    frequent = np.sort(np.argsort(-share, kind="stable")[: _PAIRS_PER_CLASS * K])
+    frequent = np.sort(np.argsort(-share, kind="stable")[: 20 * K])
     conditional = counts[frequent].toarray() / share[frequent, None]
     return conditional, share[frequent], pairs[frequent] // K, pairs[frequent] % K
 
@@ -175,7 +171,7 @@ def _extreme_rows(conditional: np.ndarray, count: np.ndarray, K: int) -> np.ndar
     projection: take the longest vector, project it out of all, and again; a length is reduced
     by what sampling adds to it.
     """
-    enough = count >= _LEAST_PAIR_COUNT
+    enough = count >= 3  # triples with the pair, to estimate its distribution
     if enough.sum() < K:
         return None
     candidates, noise = conditional[enough], 1 / count[enough]
@@ -207,7 +203,8 @@ def _repair(
     """While the misfit is more than sampling explains, move rows to what is badly explained.
 
     A row that resembles another is merged into it, and put where the third label given a pair
-    is furthest from what the model expects. A move is kept when it raises the likelihood.
+    is furthest from what the model expects. Of the moves of three such rows to three such places
+    the best is kept, if it raises the likelihood.
     """
     K = len(fit.p)
     conditional, share, b, c = _third_given_pair(triples, frequencies, K)
@@ -220,7 +217,7 @@ def _repair(
         likeness = root @ root.T
         np.fill_diagonal(likeness, 0)
         partner = likeness.argmax(axis=1)
-        cheapest = np.argsort(fit.p * (1 - likeness.max(axis=1)))[:_REPAIR_CHOICES]
+        cheapest = np.argsort(fit.p * (1 - likeness.max(axis=1)))[:3]
 
         observed = conditional * share[:, None]
         expected = (fit.p[:, None] * fit.T[:, b] * fit.T[:, c] * orders).T @ fit.T + 1e-300
@@ -228,7 +225,7 @@ def _repair(
             observed > 0, observed * np.log(np.maximum(observed, 1e-300) / expected), 0
         )
         misfit = (excess - observed + expected).sum(axis=1)
-        worst = np.argsort(-misfit)[:_REPAIR_CHOICES]
+        worst = np.argsort(-misfit)[:3]
 
         moves = []
         for row in cheapest:

@@ -10,12 +10,7 @@ import numpy as np
 from labelnoise.solvers.paper import Norms, descend, public_start
 from labelnoise.solvers.rows import interior
 from labelnoise.solvers.search import em
-from labelnoise.solvers.triples import DenseTriples, SparseTriples, model_of
-
-_TINY = 1e-300
-_EM_STEPS = 200
-_START_FLOOR = 1e-3
-_PAPER_STEPS = 501  # of the public code, for a local data set
+from labelnoise.solvers.triples import TINY, DenseTriples, SparseTriples, model_of
 
 
 class LocalProblems:
@@ -63,21 +58,21 @@ def solve_local(
         joint = problems.model.joint(T, p)
         mass = joint.sum(axis=2)
         left = np.maximum(mass - taken, 0)
-        # With less evidence than is taken off every class, nothing is.
-        left = np.where(left.sum(axis=1, keepdims=True) > 0, left, mass + _TINY)
+        # Where no class has as much evidence, nothing is taken off.
+        left = np.where(left.sum(axis=1, keepdims=True) > 0, left, mass + TINY)
         there = mass[:, :, None] > 1e-12
         T = np.where(there, joint / np.where(there, mass[:, :, None], 1), T)
         return T, left / left.sum(axis=1, keepdims=True)
 
     T, p = np.broadcast_to(T, problems.shape), np.broadcast_to(p, problems.shape[:2])
-    start = interior(T, _START_FLOOR), interior(p, _START_FLOOR)
-    return em(step, start, _EM_STEPS)[0]
+    start = interior(T, 1e-3), interior(p, 1e-3)
+    return em(step, start, 200)[0]
 
 
 def solve_local_paper(
-    problems: LocalProblems, rng: np.random.Generator, *, sparse: bool, n_steps: int = _PAPER_STEPS
+    problems: LocalProblems, rng: np.random.Generator, *, sparse: bool, n_steps: int = 501
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's objective for each problem, from the public code's start."""
+    """The paper's objective for each problem, from the public code's start, in its 501 steps."""
     start = public_start(problems.shape[0], problems.shape[1], rng)
     T, p, _ = descend(problems.norms(), start, n_steps, sparse=sparse)
     return T, p

@@ -16,12 +16,10 @@ from labelnoise.consensus import Consensus
 from labelnoise.solvers.rows import project_on_simplex
 from labelnoise.solvers.search import Fit, Settings
 
-_SLICES = 8
-
 
 def solve_moments(consensus: Consensus, settings: Settings) -> Fit:
     """T and p from the slice, of a handful, whose eigenvalues are furthest apart."""
-    tried = moment_solutions(*consensus.sorted_triples(), consensus.n_classes, _SLICES)
+    tried = moment_solutions(*consensus.sorted_triples(), consensus.n_classes, slices=8)
     _, T, p = max(tried, key=lambda found: found[0])
     T, p = project_on_simplex(T), project_on_simplex(p)
     return Fit(T, p, "moments", 0.0, 1, True)

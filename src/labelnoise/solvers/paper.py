@@ -18,12 +18,8 @@ from labelnoise.solvers.likelihood import starts
 from labelnoise.solvers.search import Fit, Settings, adam
 from labelnoise.solvers.triples import DenseTriples, SparseTriples, model_of
 
-_SMALLEST_NORM = 1e-8  # a norm has no derivative at 0, and the third loses its digits below this
-_SPARSE_FROM = 100  # the step from which the public code asks for a sparse prior
-_SPARSE_FLOOR = 0.01
-_SPARSE_WEIGHT = 0.1
-_FEW_STARTS_FROM = 50  # classes
-CLEARLY_LESS = 0.8  # of the objective of the public code's start, for another start to be taken
+_SMALLEST_NORM = 1e-8  # the third norm has no digits below this, and none a derivative at 0
+CLEARLY_LESS = 0.8  # another start's objective, over that of the public start, to be taken
 _OTHER_STARTS = ("extreme pairs", "moments")  # that lead out of local optima
 
 
@@ -88,7 +84,7 @@ def solve_paper(consensus: Consensus, settings: Settings) -> Fit:
     norms, K = Norms.of(consensus), consensus.n_classes
     steps = settings.n_steps or n_paper_steps(K)
     best = _descend(norms, public_start(1, K, np.random.default_rng(settings.rng)), steps, "paper")
-    for start in starts(consensus, few=K >= _FEW_STARTS_FROM):
+    for start in starts(consensus, few=K >= 50):
         if start.start not in _OTHER_STARTS:
             continue
         logits = np.log(np.concatenate([start.T, start.p[None]]))[None]
@@ -128,17 +124,17 @@ def descend(
     `start` has the logits of T, and those of p as a last row: (L, K + 1, K). `sparse` adds the
     public code's ``mean(log(p + 0.01)) / 10`` after step 100, which favours few classes.
     """
-    K = start.shape[-1]
+    K, floor, weight = start.shape[-1], 0.01, 0.1
 
     def gradient(logits: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
         shares = softmax(logits, axis=2)
         p = shares[:, K]
         loss, grad_T, grad_p = norms.loss_and_gradient(shares[:, :K], p)
-        if sparse and step > _SPARSE_FROM:
-            loss = loss + _SPARSE_WEIGHT * np.log(p + _SPARSE_FLOOR).mean(axis=1)
-            grad_p = grad_p + _SPARSE_WEIGHT / (K * (p + _SPARSE_FLOOR))
+        if sparse and step > 100:
+            loss = loss + weight * np.log(p + floor).mean(axis=1)
+            grad_p = grad_p + weight / (K * (p + floor))
         elif sparse:
-            loss = np.full_like(loss, np.inf)  # not yet the objective: nothing to keep
+            loss = np.full_like(loss, np.inf)  # so that no iterate of these steps is kept
         slope = np.concatenate([grad_T, grad_p[:, None]], axis=1)
         return loss, shares * (slope - (slope * shares).sum(axis=2, keepdims=True))
 

@@ -9,10 +9,6 @@ from typing import TypeVar
 import numpy as np
 from scipy.optimize import minimize
 
-_ADAM_DECAY = (0.9, 0.999)
-_ADAM_RATE = 0.1  # the paper's
-_LBFGS_PAIRS = 20  # of steps and gradients that L-BFGS remembers
-
 State = TypeVar("State")
 
 
@@ -88,7 +84,7 @@ def lbfgs(
             "maxfun": 2 * most_steps,
             "ftol": gain,
             "gtol": gradient,
-            "maxcor": _LBFGS_PAIRS,
+            "maxcor": 20,
         },
     )
     # Status 1: out of steps. 2: the line search found nothing better, at the limit of rounding.
@@ -104,15 +100,15 @@ def adam(
 
     ``gradient(x, step)`` gives the losses (L,) and the slopes, of the shape of x (L, ...).
     """
-    x = start
+    x, (slow, slower), rate = start, (0.9, 0.999), 0.1  # the paper's rate
     momentum, square = np.zeros_like(x), np.zeros_like(x)
     best, best_loss = x.copy(), np.full(len(x), np.inf)
     for step in range(1, steps + 1):
         loss, slope = gradient(x, step)
         better = loss < best_loss
         best[better], best_loss[better] = x[better], loss[better]
-        momentum = _ADAM_DECAY[0] * momentum + (1 - _ADAM_DECAY[0]) * slope
-        square = _ADAM_DECAY[1] * square + (1 - _ADAM_DECAY[1]) * slope**2
-        scale = np.sqrt(square / (1 - _ADAM_DECAY[1] ** step)) + 1e-8
-        x = x - _ADAM_RATE * momentum / (1 - _ADAM_DECAY[0] ** step) / scale
+        momentum = slow * momentum + (1 - slow) * slope
+        square = slower * square + (1 - slower) * slope**2
+        scale = np.sqrt(square / (1 - slower**step)) + 1e-8
+        x = x - rate * momentum / (1 - slow**step) / scale
     return best, best_loss

@@ -19,16 +19,14 @@ from scipy.special import gammaln, xlogy
 
 from labelnoise.consensus import Consensus
 
-_CHUNK = 2**18  # triples x classes handled at once, measured
-_FLOAT32_FROM = 200  # classes from which the sum over triples is done in float32
-_SECONDS_PER_PRODUCT = 9e-11  # of the dense form, measured, times L K^4
-_SECONDS_PER_GATHER = 9e-9  # of the sparse form, measured, times triples and classes
-_SECONDS_PER_ENTRY = 5e-8  # of T, that a step of a search takes by itself
-_DENSE_UP_TO = 16  # classes for which the dense form is always taken
-_PATTERNS = 200_000  # of labels, up to which all are listed; else so many are drawn
-_LARGEST_MEAN = 1e3  # of a Poisson count, from which the chi-square limit holds
-_SMALLEST_TOTAL = 1e-37  # a float32 still holds it
-_TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
+_CHUNK = 2**18  # triples times classes that are processed at once, measured
+_FLOAT32_FROM = 200  # with as many classes, sums over triples are in float32
+_SECONDS_PER_PRODUCT = 9e-11  # dense form: times L K^4, measured
+_SECONDS_PER_GATHER = 9e-9  # sparse form: times triples and classes, measured
+_SECONDS_PER_ENTRY = 5e-8  # of T, for what a step of a search does beside
+_PATTERNS = 200_000  # kinds of triples; if there are more, this many are drawn
+_SMALLEST_TOTAL = 1e-37  # about the smallest normal float32
+TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
 
 
 def seconds_per_step(n_triples: int, K: int, n_problems: int = 1) -> float:
@@ -56,7 +54,7 @@ def model_of(
         Which of the `n_problems` problems each triple belongs to.
     """
     dense = n_problems * K**4 * _SECONDS_PER_PRODUCT
-    if K <= _DENSE_UP_TO or len(triples) * K * _SECONDS_PER_GATHER >= dense:
+    if len(triples) * K * _SECONDS_PER_GATHER >= dense:
         return DenseTriples(triples, frequencies, K, problem, n_problems)
     return SparseTriples(triples, frequencies, K, problem, n_problems)
 
@@ -110,7 +108,7 @@ class DenseTriples:
         self._set_both(T.reshape(-1, *T.shape[-2:]))
         first = (p[..., None] * T).reshape(-1, *T.shape[-2:])
         np.matmul(first.transpose(0, 2, 1), self._both, out=self._chance)
-        self._chance += _TINY
+        self._chance += TINY
         np.divide(self.observed, self._chance, out=self._ratio)
         return (first * (self._both @ self._ratio.transpose(0, 2, 1))).reshape(T.shape)
 
@@ -187,7 +185,7 @@ class SparseTriples:
         joint = np.zeros((self.n_tokens, self.K))
         for counts in self.map(part, range(len(self.chunks))):
             joint += counts
-        return _as_rows(joint, T.shape), chance + _TINY
+        return _as_rows(joint, T.shape), chance + TINY
 
     def contraction(self, T: np.ndarray) -> np.ndarray:
         """Contraction of the observed triples with T, twice: rows i, columns a."""
@@ -271,8 +269,9 @@ def divergence_of_counts(chance: np.ndarray, weight: np.ndarray, n: int) -> tupl
     their chance q, so a sample of cells will do: `weight` is the chance itself where all cells
     are listed, and 1 over their number where they are drawn.
     """
-    grid = np.geomspace(1e-9, _LARGEST_MEAN, 200)
-    x = np.arange(_LARGEST_MEAN + 10 * _LARGEST_MEAN**0.5)
+    largest = 1e3  # mean of a count, from which the chi-square limit holds
+    grid = np.geomspace(1e-9, largest, 200)
+    x = np.arange(largest + 10 * largest**0.5)
     share = np.exp(xlogy(x, grid[:, None]) - grid[:, None] - gammaln(x + 1))
     cost = xlogy(x, x) - xlogy(x, grid[:, None]) - x + grid[:, None]
     mean = (share * cost).sum(axis=1)

@@ -51,8 +51,10 @@ def __getattr__(name: str) -> Any:
             try:
                 return getattr(import_module(f"labelnoise.training.{home}"), name)
             except ModuleNotFoundError as error:
+                from labelnoise.io.packages import install
+
                 raise ImportError(
-                    'labelnoise.training needs PyTorch: pip install "labelnoise[torch]"'
+                    f"Expected PyTorch to be installed, but it is not: {install('torch')}"
                 ) from error
     raise AttributeError(f"module 'labelnoise.training' has no attribute {name!r}")
 

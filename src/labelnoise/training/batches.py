@@ -12,9 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from labelnoise.io.images import Images
 
-_PADDING = 1 / 8  # of a small image's height, on all sides; it is cropped inside at random
-_SHORT_SIDE, _CROP = 256, 224  # of a large image
-_BATCHES_PER_WORKER = 8  # with fewer, it takes longer to start a process than it saves
+_PADDING = 1 / 8  # of a small image's height, added on all sides before a random crop
+_SHORT_SIDE, _CROP = 256, 224  # pixels of a large image: its short side, and the crop
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -134,7 +133,8 @@ class _Files:
         loader = DataLoader(
             _Crops(self._images, augment, seed),
             batch_sampler=[numbers.tolist() for numbers in order],
-            num_workers=min(self._n_workers, len(order) // _BATCHES_PER_WORKER),
+            # With fewer batches for each, it takes longer to start a process than it saves.
+            num_workers=min(self._n_workers, len(order) // 8),
             pin_memory=on_gpu,
         )
         for pixels in loader:

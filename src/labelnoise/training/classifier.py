@@ -15,6 +15,7 @@ from torch import nn
 from labelnoise._errors import LabelNoiseError
 from labelnoise.io.atomic import write_then_rename
 from labelnoise.io.images import Images
+from labelnoise.io.packages import install
 from labelnoise.training.batches import batch_source
 from labelnoise.training.engine import MakeNetwork, in_blocks
 from labelnoise.training.networks import build_network
@@ -137,6 +138,6 @@ def _safetensors() -> Any:
         import safetensors.torch
     except ImportError as error:
         raise LabelNoiseError(
-            'Expected safetensors, to keep a classifier: pip install "labelnoise[torch]"'
+            f"Expected safetensors, to keep a classifier: {install('torch')}"
         ) from error
     return safetensors

@@ -32,7 +32,7 @@ OnEpoch = Callable[["Run", str, int], dict[str, Any]]
 MakeNetwork = str | Callable[[], nn.Module]
 
 _EVALUATION_BATCH = 1000
-_HELD_OUT = 0.1  # of the examples, where the best epoch is chosen by noisy labels
+_HELD_OUT = 0.1  # share of the examples by which the best epoch is chosen
 
 
 class Run:
@@ -125,27 +125,22 @@ class Run:
             stepper = stepper or self._stepper(module, optimizer)
             with torch.backends.cudnn.flags(enabled=True, benchmark=True):  # fixed shapes
                 loss = self._epoch(phase, stepper, schedule, epoch, rows)
-            if not np.isfinite(loss):
-                raise LabelNoiseError(
-                    f"Expected a finite loss, but in epoch {epoch} of {phase!r} it is {loss}: "
-                    f"try a lower learning rate than {schedule.rate(epoch)}"
-                )
-            record = {
+            rate = schedule.rate(epoch) * objective.rate_factor
+            record: dict[str, Any] = {
                 "phase": phase,
                 "epoch": epoch,
-                "learning_rate": schedule.rate(epoch) * objective.rate_factor,
+                "learning_rate": rate,
                 "loss": loss,
                 "test_accuracy": self._accuracy(),
                 **objective.record(),
                 "seconds": round(time.perf_counter() - began, 3),
             }
             if len(held_out):
-                record["agreement"] = self._agreement(held_out)
-                if record["agreement"] > max((r["agreement"] for r in state.records), default=-1):
+                record["agreement"] = agreement = self._agreement(held_out)
+                if agreement > max((r["agreement"] for r in state.records), default=-1):
                     state.best = copy.deepcopy(module.networks.state_dict())
-            if self._on_epoch:
-                record |= self._on_epoch(self, phase, epoch)
-            state.records.append(record)
+            more = self._on_epoch(self, phase, epoch) if self._on_epoch else {}
+            state.records.append(record | more)
             self._save(phase, module, optimizer, state, epoch + 1 == schedule.n_epochs)
         if state.best is not None:
             module.networks.load_state_dict(state.best)
@@ -252,7 +247,13 @@ class Run:
                 self._progress(phase, done + number + 1, total)
         if self._n_processes > 1:
             dist.all_reduce(loss)
-        return float(loss) / (len(order) * self._n_processes)
+        mean = float(loss) / (len(order) * self._n_processes)
+        if not np.isfinite(mean):
+            raise LabelNoiseError(
+                f"Expected a finite loss, but in epoch {epoch} of {phase!r} it is {mean}: "
+                f"try a lower learning rate than {schedule.rate(epoch)}"
+            )
+        return mean
 
     def _order(self, schedule: Schedule, rows: np.ndarray, seed: int) -> list[np.ndarray]:
         """Which examples form the batches of an epoch."""
@@ -265,7 +266,7 @@ class Run:
 
     def _agreement(self, rows: np.ndarray) -> float:
         """Share of held-out noisy labels that the networks answer."""
-        order = np.split(rows, range(_EVALUATION_BATCH, len(rows), _EVALUATION_BATCH))
+        order = [rows[block] for block in in_blocks(len(rows))]
         answers = self._evaluated(self.source, order, self._guesses)
         guesses = torch.cat(list(answers)).cpu().numpy()
         return float((guesses == self.data.labels[rows, None]).mean())

@@ -31,7 +31,7 @@ from labelnoise.training.part_dependent import part_dependent
 from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Schedule
 
-_MANY_CLASSES = 100  # with so many, anchor points are the plain maxima
+_MANY_CLASSES = 100  # from here on, anchor points are the plain maxima, as published
 _CLOTHING_ESTIMATES = 5
 
 
@@ -84,12 +84,10 @@ class GCE(Method):
     name = "gce"
     q: float = 0.7
     """From 0 (cross-entropy) to 1 (mean absolute error)."""
-    truncation: float | None = None
-    """Examples whose label has a lower probability do not count."""
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train once; the warm-up is cross-entropy."""
-        loss = GCELoss(self.q, self.truncation)
+        loss = GCELoss(self.q)
         run.train("final", Robust(loss, self._recipe), self.schedule(run))
         return {}
 
@@ -210,7 +208,7 @@ class TRevision(Anchored):
         objective = Revised(transitions, ReweightLoss(through_weight=True))
         run.train("final", objective, self.schedule(run), fresh=False)
         T = transitions.matrices
-        if T is None or T.ndim > 2:
+        if T.ndim > 2:
             return {}
         return {"transition_matrix": objective.revised(T).numpy(force=True)}
 
@@ -373,35 +371,6 @@ class HOCLocal(HOCGlobal):
         return {"transition_matrix": T}
 
 
-@dataclass(kw_only=True)
-class HOCInstance(Correcting):
-    """Forward correction with a T(x) for each example."""
-
-    name = "hoc-instance"
-    keep_classes: bool = True
-    columns: Any = None
-    """(N, K) ``T(x_n)[:, y_n]``, the chance of each example's label by each clean class, up to a
-    factor of the example; or what gives it, called with the first representations (N, d) and the
-    class numbers (N,)."""
-
-    def fit(self, run: Run) -> dict[str, Any]:
-        """Train once."""
-        columns = self.columns
-        if callable(columns):
-            columns = columns(run.first_representations(), run.data.labels)
-        columns = np.asarray(np.nan if columns is None else columns, np.float64)
-        shape = (len(run.data.labels), run.n_classes)
-        if columns.shape != shape or not ((columns >= 0) & np.isfinite(columns)).all():
-            raise LabelNoiseError(
-                f"Expected columns of shape {shape}, finite and >= 0, the chance of each example's "
-                f"label by each class, but their shape is {columns.shape}, and they range from "
-                f"{columns.min():.3g} to {columns.max():.3g}"
-            )
-        objective = self.corrected(run, Transitions(columns=columns), ForwardLoss(q=self.q))
-        run.train("final", objective, self.schedule(run))
-        return {}
-
-
 def _with(estimator: Any, **settings: Any) -> Any:
     """A copy of an estimator with other settings."""
     return type(estimator)(**{**estimator.get_params(deep=False), **settings})
@@ -424,7 +393,6 @@ METHODS: dict[str, type[Method]] = {
         PTD,
         HOCGlobal,
         HOCLocal,
-        HOCInstance,
     )
 }
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from labelnoise._errors import LabelNoiseError
 
-LARGE_IMAGE = 64  # pixels; from here on the stem shrinks the image, as for ImageNet
+LARGE_IMAGE = 64  # pixels of height, from which the stem is that of ImageNet
 
 
 class Network(nn.Module):

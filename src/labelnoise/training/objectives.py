@@ -19,13 +19,13 @@ from labelnoise.losses import (
     ReweightLoss,
     cores_keep,
 )
+from labelnoise.solvers.search import em
 from labelnoise.training.recipes import RECIPES, Recipe
 from labelnoise.training.schedules import Moment
 from labelnoise.training.steps import Objective
 
-_GIVEN_UP = 0.25  # of a class's share, if it is answered less
-_ANSWERS = 20  # a class, over which that is seen
-_PRIOR_STEPS = 100
+_GIVEN_UP = 0.25  # a class answered less often than this share of its prior is given up
+_ANSWERS = 20  # answers a class over which their share is averaged
 
 
 class CrossEntropy(Objective):
@@ -65,41 +65,35 @@ class Robust(_WithWarmUp):
 
 
 class Transitions(nn.Module):
-    """The T of each example: one for all, one of several, a mixture of parts, or any.
+    """The T of each example: one for all, one of several, or a mixture of parts.
 
     Parameters
     ----------
-    matrices : array of shape (K, K) or (M, K, K), optional
+    matrices : array of shape (K, K) or (M, K, K)
         T, or the matrices to choose from or to mix.
     assignment : int array of shape (N,), optional
         Which matrix each example has.
     weights : array of shape (N, M), optional
         How each example mixes them; rows sum to 1.
-    columns : array of shape (N, K), optional
-        In place of matrices: ``T(x_n)[:, y_n]``, the chance of the example's label by each class.
     """
 
-    matrices: Tensor | None
+    matrices: Tensor
     assignment: Tensor | None
     weights: Tensor | None
-    own_columns: Tensor | None
 
     def __init__(
         self,
-        matrices: np.ndarray | None = None,
+        matrices: np.ndarray,
         assignment: np.ndarray | None = None,
         weights: np.ndarray | None = None,
-        columns: np.ndarray | None = None,
     ) -> None:
         super().__init__()
         self.register_buffer("matrices", _tensor(matrices, torch.float32))
         self.register_buffer("assignment", _tensor(assignment, torch.int64))
         self.register_buffer("weights", _tensor(weights, torch.float32))
-        self.register_buffer("own_columns", _tensor(columns, torch.float32))
 
     def full(self, index: Tensor) -> Tensor:
         """T of the examples: (K, K), or (B, K, K)."""
-        assert self.matrices is not None
         if self.assignment is not None:
             return self.matrices[self.assignment[index]]
         if self.weights is not None:
@@ -108,9 +102,6 @@ class Transitions(nn.Module):
 
     def forward(self, index: Tensor, labels: Tensor) -> Tensor:
         """(B, K) each example's column of T at its label."""
-        if self.own_columns is not None:
-            return self.own_columns[index]
-        assert self.matrices is not None
         if self.assignment is not None:
             return self.matrices[self.assignment[index], :, labels]
         if self.weights is not None:
@@ -121,11 +112,13 @@ class Transitions(nn.Module):
         """(K,) share of each clean class that makes noisy class numbers (N,) most likely."""
         index, given = torch.arange(len(labels)), torch.from_numpy(labels)
         columns = self.cpu()(index, given).double().numpy()
-        prior = np.full(columns.shape[1], 1 / columns.shape[1])
-        for _ in range(_PRIOR_STEPS):  # of EM
+
+        def step(prior: np.ndarray) -> np.ndarray:
             explained = columns * prior
             explained /= explained.sum(axis=1, keepdims=True).clip(1e-12)
-            prior = explained.mean(axis=0)
+            return explained.mean(axis=0)
+
+        prior, _, _ = em(step, np.full(columns.shape[1], 1 / columns.shape[1]), 100)
         return prior / prior.sum()
 
 
@@ -192,7 +185,6 @@ class Revised(Objective):
 
     def __init__(self, transitions: Transitions, loss: ForwardLoss | ReweightLoss) -> None:
         super().__init__()
-        assert transitions.matrices is not None
         n_classes = transitions.matrices.shape[-1]
         self.transitions = transitions
         self.slack = nn.Parameter(torch.zeros(n_classes, n_classes))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.decomposition import NMF
 
-_ANCHORS = 20  # for each class, as published
-_STEPS = 500
+from labelnoise.solvers.rows import project_on_simplex
+
+_ANCHORS = 20  # anchor points a class, as published
 
 
 def part_dependent(
@@ -55,15 +56,6 @@ def fitted_rows(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
     gram, cross = weights.T @ weights, weights.T @ targets
     step = 1 / float(np.linalg.norm(gram, 2) + 1e-12)
     rows = np.tile(targets.mean(axis=0), (n_parts, 1))
-    for _ in range(_STEPS):
-        rows = _on_simplex(rows - step * (gram @ rows - cross))
+    for _ in range(500):
+        rows = project_on_simplex(rows - step * (gram @ rows - cross))
     return rows.reshape(n_parts, K)
-
-
-def _on_simplex(rows: np.ndarray) -> np.ndarray:
-    """The nearest probability vector to each row."""
-    K = rows.shape[1]
-    descending = -np.sort(-rows, axis=1)
-    excess = (np.cumsum(descending, axis=1) - 1) / np.arange(1, K + 1)
-    last = (descending > excess).sum(axis=1) - 1
-    return np.maximum(rows - excess[np.arange(len(rows)), last][:, None], 0)

@@ -144,9 +144,6 @@ RECIPES = {
         "Zhu, Song and Liu, 2021",
         _CORRECTED,
     ),
-    "hoc-instance": Recipe(
-        "Forward correction by a T(x) for each example, which one gives.", "", _CORRECTED
-    ),
 }
 
 

@@ -81,78 +81,61 @@ def train(
     plan : str or Plan, optional
         How long to train: one of `PLANS`, or your own. Default: "features" for rows of features,
         the paper's "cifar10" for images.
-    network : {"mlp", "resnet8", "resnet18", "resnet34", "resnet50"} or callable, optional
-        See `labelnoise.training.networks.build_network`. Default: "mlp" for rows of features,
-        "resnet34" for images.
+    network : str or callable, optional
+        See `build_network`. Default: "mlp" for rows of features, "resnet34" for images.
     features : array of shape (N, d), optional
-        First representations, from any encoder (`labelnoise embed`). By default the rows of
-        features; for images those of a network that cross-entropy trained on the noisy labels.
+        First representations, from any encoder. Default: the rows of features; for images those
+        of a network that cross-entropy trained on the noisy labels.
     seed : int
         On a CPU a run repeats exactly.
     folder : path, optional
         For checkpoints and the log, ``log.jsonl``. A run that was killed continues from its last
         epoch when it is started again with the same folder and settings.
-    device : str
-        "auto", "cpu" or "cuda". With several GPUs start it through ``torchrun``.
-    n_workers : int
-        Processes that read image files.
+    device, n_workers : str and int
+        "auto", "cpu" or "cuda" (several GPUs: through ``torchrun``); processes that read images.
     validation : float
-        Share of the examples to hold out, to stop early: the result is the network of the epoch
-        that agrees most with their noisy labels. 0 gives that of the last epoch.
-    progress : callable, optional
-        Called as ``progress(phase, steps done, steps in all)``.
-    on_epoch : callable, optional
-        Called as ``on_epoch(run, phase, epoch)``; gives a dict of entries for the log.
-
-    Returns
-    -------
-    TrainingResult
-        The classifier, accuracies, the log.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from labelnoise.io.datasets import load_arrays
-    >>> from labelnoise.noise import pair_flip
-    >>> X, digits = load_digits(return_X_y=True)
-    >>> noisy = pair_flip(digits[:1400], 0.3, random_state=0).labels
-    >>> result = train(load_arrays(X[:1400], noisy, X[1400:], digits[1400:]), "hoc-global")
-    >>> bool(result.last_accuracy > 0.85)
-    True
-    >>> result.classifier.predict(X[1400:]).shape
-    (397,)
+        Share of the examples to hold out. The result is then the network of the epoch that
+        agrees most with their noisy labels, rather than that of the last epoch.
+    progress, on_epoch : callables, optional
+        Called as ``progress(phase, steps done, steps in all)``, and as ``on_epoch(run, phase,
+        epoch)``, which gives a dict of entries for the log.
     """
     began = time.perf_counter()
     method = method_named(method) if isinstance(method, str) else method
+    how: dict[str, Any] = {"device": device, "n_workers": n_workers, "validation": validation}
+    how |= {"seed": seed, "folder": folder, "progress": progress, "on_epoch": on_epoch}
+    run = _run_of(data, method, plan, network, features, how)
+    return _result_of(run, method.fit(run), began)
+
+
+def _run_of(
+    data: ImageData,
+    method: Method,
+    plan: str | Plan | None,
+    network: MakeNetwork | None,
+    features: Any,
+    how: dict[str, Any],
+) -> Run:
+    """A run with what was left open filled in, and with what its checkpoints must agree on."""
     rows = data.train.array is not None and data.train.array.dtype != np.uint8
     plan = plan or ("features" if rows else "cifar10")
     plan = plan_named(plan) if isinstance(plan, str) else plan
     network = network or ("mlp" if rows else "resnet34")
     check_network(network, rows)
-    if not 0 <= validation < 1:
-        raise LabelNoiseError(f"Expected 0 <= validation < 1, but validation = {validation}")
+    if not 0 <= how["validation"] < 1:
+        raise LabelNoiseError(f"Expected 0 <= validation < 1, but validation = {how['validation']}")
     features = None if features is None else _checked(features, len(data.labels))
-    run = Run(
-        data,
-        plan,
-        network=network,
-        features=features,
-        seed=seed,
-        folder=folder,
-        settings={
-            "method": repr(method),
-            "data": data.name,
-            "labels": _fingerprint(data.labels),
-            "features": None if features is None else _fingerprint(features),
-        },
-        device=device,
-        n_workers=n_workers,
-        validation=validation,
-        progress=progress,
-        on_epoch=on_epoch,
-    )
-    learnt = method.fit(run)
-    kind = network if isinstance(network, str) else ""
+    settings = {
+        "method": repr(method),
+        "data": data.name,
+        "labels": _fingerprint(data.labels),
+        "features": None if features is None else _fingerprint(features),
+    }
+    return Run(data, plan, network=network, features=features, settings=settings, **how)
+
+
+def _result_of(run: Run, learnt: dict[str, Any], began: float) -> TrainingResult:
+    data, kind = run.data, run.network if isinstance(run.network, str) else ""
     normalised = run.source.centre, run.source.scale, run.source.size
     accuracies = [entry["test_accuracy"] for entry in run.log if entry["phase"] == "final"]
     best = None if data.test is None else int(np.argmax(accuracies))

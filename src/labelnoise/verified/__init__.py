@@ -6,7 +6,7 @@ labels by the sample alone, and `estimates` what follows for T and every example
 
 from labelnoise.verified.answers import Answers, read_answers
 from labelnoise.verified.estimates import Ends, Verification, verified_interval, verify
-from labelnoise.verified.rate import NoiseRate, Stratum
+from labelnoise.verified.rate import NoiseRate, Stratum, noise_rate, rows_to_add
 from labelnoise.verified.sample import Sample, draw_sample, sample_size
 
 __all__ = [
@@ -17,7 +17,9 @@ __all__ = [
     "Stratum",
     "Verification",
     "draw_sample",
+    "noise_rate",
     "read_answers",
+    "rows_to_add",
     "sample_size",
     "verified_interval",
     "verify",

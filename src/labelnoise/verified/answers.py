@@ -14,6 +14,11 @@ from labelnoise.io.tables import read_table, table_of
 from labelnoise.labels import missing_among
 
 _DESIGN = ("stratum", "stratum_size")
+# As cleanlab and lists of suspects call them.
+_ALIASES = {
+    "given_label": ("given label",),
+    "suggested_label": ("predicted_label", "suggested label"),
+}
 _COLUMNS = ("row", "true_label", "given_label", "suggested_label", *_DESIGN)
 
 
@@ -79,26 +84,19 @@ def read_answers(
     """
     rows = np.arange(len(labels)) if rows is None else rows
     number = {str(name): k for k, name in enumerate(classes.tolist())}
-    truth: dict[int, int] = {}
-    suggested = np.full(len(labels), -1)
+    truth, suggested = np.full(len(labels), -1), np.full(len(labels), -1)
     tables = _tables(verified)
     for table in tables:
         row = _row_numbers(table)
         place = _places(row, rows)
-        true = _classes(table["true_label"], row, number)
         if "given_label" in table:
             _expect_given(_classes(table["given_label"], row, number), labels[place], row, classes)
         if "suggested_label" in table:
             suggested[place] = _classes(table["suggested_label"], row, number)
-        for r, n, t in zip(row.tolist(), place.tolist(), true.tolist(), strict=True):
-            if t >= 0 and truth.setdefault(n, t) != t:
-                raise LabelNoiseError(
-                    f"Expected one true label for each row, but row {r} has "
-                    f"{classes[truth[n]]!s} and {classes[t]!s}"
-                )
-    if not truth:
+        _enter(truth, place, _classes(table["true_label"], row, number), row, classes)
+    places = np.flatnonzero(truth >= 0)
+    if not len(places):
         raise LabelNoiseError("Expected at least one verified label, but true_label is empty")
-    places = np.array(sorted(truth), np.intp)
     design = _design(tables, rows)
     if random_sample:
         if len(design.place):
@@ -112,12 +110,26 @@ def read_answers(
     stratum[design.place] = design.stratum
     return Answers(
         places,
-        np.array([truth[n] for n in places.tolist()], np.intp),
+        truth[places],
         stratum[places],
         design.sizes,
         suggested[places],
         int((~done[: done.nonzero()[0].max(initial=-1) + 1]).sum()),
     )
+
+
+def _enter(
+    truth: np.ndarray, place: np.ndarray, true: np.ndarray, row: np.ndarray, classes: np.ndarray
+) -> None:
+    """Enter class numbers into `truth` (N,), which must not contradict those that are there."""
+    for r, n, t in zip(row.tolist(), place.tolist(), true.tolist(), strict=True):
+        if t >= 0 and truth[n] not in (-1, t):
+            raise LabelNoiseError(
+                f"Expected one true label for each row, but row {r} has "
+                f"{classes[truth[n]]!s} and {classes[t]!s}"
+            )
+        if t >= 0:
+            truth[n] = t
 
 
 def read_design(tables: Any, rows: np.ndarray) -> Design:
@@ -193,8 +205,14 @@ def _columns(source: Any) -> dict[str, list[Any]]:
     missing = [name for name in ("row", "true_label") if name not in table]
     if missing:
         raise LabelNoiseError(
-            f"Expected a table with the columns row and true_label, but it has no {missing[0]}"
+            f"Expected a table with the columns row and true_label, but it has no {missing[0]}: "
+            f"write what you found into a column true_label, and leave it empty elsewhere"
         )
+    table = dict(table)
+    for name, others in _ALIASES.items():
+        for other in others:
+            if other in table:
+                table.setdefault(name, table[other])
     columns = {name: _listed(table[name]) for name in _COLUMNS if name in table}
     if len({len(values) for values in columns.values()}) > 1:
         raise LabelNoiseError(

@@ -17,8 +17,8 @@ from labelnoise.verified.answers import Answers
 from labelnoise.verified.rate import (
     NoiseRate,
     Stratum,
-    expected_half_width,
     noise_rate,
+    rows_to_add,
     stratified_interval,
 )
 from labelnoise.verified.sample import chance_wrong
@@ -80,19 +80,7 @@ class Verification:
                 "Expected verified labels of a random sample to plan by, but these rows were "
                 "chosen otherwise: use sample_size"
             )
-        rate, parts = self.rate, self.strata
-        sizes, n = np.array([part.size for part in parts]), np.array([part.n for part in parts])
-        share = np.array([part.share for part in parts])
-        low, high = 0, int(sizes.sum() - n.sum())
-
-        def reached(more: int) -> bool:
-            counts = np.minimum(n + more / len(n), sizes)
-            return expected_half_width(share, counts, sizes, rate.level) <= half_width
-
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if reached(middle) else (middle + 1, high)
-        return low
+        return rows_to_add(self.strata, half_width, self.rate.level)
 
     def __repr__(self) -> str:
         return "\n".join(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from labelnoise._errors import LabelNoiseError
+from labelnoise.intervals import wilson
 from labelnoise.verified.answers import Answers
 
 
@@ -82,7 +84,7 @@ def noise_rate(
     kind = "random sample" if H == 1 else "stratified sample"
     rate = NoiseRate(float(estimate), float(low), float(high), level, len(of), kind)
     means = np.bincount(of, wrong[answers.place[inside]], H) / n
-    lows, highs = _wilson(x, n, level)
+    lows, highs = wilson(x / n, 0, 1 / n, float(ndtri((1 + level) / 2)))
     columns = (answers.sizes, n, x, means, lows, highs)
     parts = [Stratum(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return rate, tuple(sorted(parts, key=lambda part: part.model))
@@ -141,9 +143,17 @@ def expected_half_width(
     return float((high - low) / 2)
 
 
-def _wilson(x: np.ndarray, n: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends (H,) of Wilson's interval for each stratum by itself."""
-    z, share = ndtri((1 + level) / 2), x / n
-    centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return (centre - half) / scale, (centre + half) / scale
+def rows_to_add(strata: Sequence[Stratum], half_width: float, level: float = 0.95) -> int:
+    """How many more rows to check for this half-width of the interval, by what was found."""
+    sizes, n = (np.array([getattr(part, name) for part in strata]) for name in ("size", "n"))
+    share = np.array([part.share for part in strata])
+    low, high = 0, int(sizes.sum() - n.sum())
+
+    def reached(more: int) -> bool:
+        counts = np.minimum(n + more / len(n), sizes)
+        return expected_half_width(share, counts, sizes, level) <= half_width
+
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle + 1, high)
+    return low

@@ -77,26 +77,21 @@ def draw_sample(
 
     Parameters
     ----------
-    posterior : array of shape (N, K)
-        P(clean class | features, neighbours, own label), of labelled examples.
-    labels : int array of shape (N,)
-        Class numbers.
+    posterior, labels : arrays of shape (N, K) and (N,)
+        P(clean class | features, neighbours, own label), and class numbers, of labelled examples.
     n : int
-        How many.
     rows : int array of shape (N,), optional
         Row numbers in the user's data, in increasing order. Default: 0 to N - 1.
     classes : array of shape (K,), optional
         What the class numbers stand for.
     after : table or list of tables, optional
-        Earlier samples of the same estimate, as `read_answers` takes them, filled in or not. Their
-        rows are not chosen again.
+        Earlier samples of the same estimate, filled in or not: their rows are not chosen again.
     random_state : int, default=0
 
     Notes
     -----
-    The examples are sorted by f, the chance that their label is wrong, and cut into strata with
-    equal sums of ``sqrt(f (1 - f) + DOUBT)``. The same number of rows from each stratum is then
-    Neyman's allocation.
+    Examples are sorted by f, the chance that the label is wrong, and cut into strata of equal sums
+    of ``sqrt(f (1 - f) + DOUBT)``. Equally many rows of each are then Neyman's allocation.
     """
     N = len(labels)
     rows = np.arange(N) if rows is None else rows
@@ -117,14 +112,7 @@ def draw_sample(
     already = np.bincount(stratum[listed], minlength=n_strata)
     total = allocation(room, n + len(listed), already)
 
-    rng = np.random.default_rng(random_state)
-    free = np.ones(N, bool)
-    free[listed] = False
-    chosen, order = [], []
-    for h, count in enumerate(total - already):
-        chosen.append(rng.permutation(np.flatnonzero(free & (stratum == h)))[:count])
-        order.append((np.arange(count) + rng.random(count)) / max(count, 1))
-    place = np.concatenate(chosen)[np.argsort(np.concatenate(order), kind="stable")]
+    place = _drawn(stratum, listed, total - already, np.random.default_rng(random_state))
     of = stratum[place]
     return Sample(
         rows[place],
@@ -135,6 +123,19 @@ def draw_sample(
         names[posterior[place].argmax(axis=1)],
         _half_width(wrong, stratum, total, 0.95),
     )
+
+
+def _drawn(
+    stratum: np.ndarray, listed: np.ndarray, counts: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Examples that are not listed, so many of each stratum, in an order that mixes the strata."""
+    free = np.ones(len(stratum), bool)
+    free[listed] = False
+    chosen, order = [], []
+    for h, count in enumerate(counts):
+        chosen.append(rng.permutation(np.flatnonzero(free & (stratum == h)))[:count])
+        order.append((np.arange(count) + rng.random(count)) / max(count, 1))
+    return np.concatenate(chosen)[np.argsort(np.concatenate(order), kind="stable")]
 
 
 def sample_size(

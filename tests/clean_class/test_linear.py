@@ -36,7 +36,11 @@ def test_features_on_the_host_are_not_copied_whole(monkeypatch):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (np.ones((3, 2)), [0, 1], "each of the 3 examples, but labels has shape \\(2,\\)"),
+        (
+            np.ones((3, 2)),
+            [0, 1],
+            "of shape \\(3,\\).*but their shape is \\(2,\\)",
+        ),
         (np.full((2, 2), np.nan), [0, 1], "contains NaN"),
         (sp.eye_array(2), [0, 1], "use X.toarray"),
         (np.ones((2, 2)), [0, 2], "from 0 to n_classes - 1 = 1"),

@@ -11,9 +11,7 @@ from sklearn.base import clone
 
 from labelnoise import HOC, Consensus, LabelNoiseError, LabelNoiseWarning, transition_error
 from labelnoise.estimators.annotators import AnnotatorHOC, label_triples
-from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
-from labelnoise.scores import true_transition_matrix
 from labelnoise.solvers import latent, solve
 from labelnoise.solvers.latent import LatentClasses
 from tests.conftest import clusters, pair_matrix, random_matrix, symmetric_matrix
@@ -66,7 +64,6 @@ def test_one_matrix_for_all(alike, truth):
     assert est.noise_rate_ == pytest.approx(wrong, abs=0.02)
     np.testing.assert_allclose(est.noise_rates_, wrong, atol=0.04)
     assert est.transition_matrices_.shape == (4, 3, 3)
-    assert est.neighbor_matrix_ is None
     assert est.diagnostics_.ok
 
 
@@ -160,11 +157,10 @@ def test_likelihood_is_the_formula(rng):
 def test_em_never_loses_likelihood(unlike):
     """Each step of EM raises the likelihood, from either start."""
     model = LatentClasses(unlike[1], np.arange(5), 3)
-    none = np.zeros((5, 1, 1))
     fit = model.votes()[0]
     before = -np.inf
     for _ in range(20):
-        fit = model.em(fit, none, 1)
+        fit = model.em(fit, 0.0, 1)
         assert fit.objective >= before
         before = fit.objective
 
@@ -190,10 +186,7 @@ def test_some_start_finds_what_the_others_miss(fails, seeds):
             "vote": model.votes()[0],
             "triples": model.start(common, solution.class_prior, ""),
         }
-        reached = {
-            name: model.em(start, np.zeros((A, 1, 1)), 500).objective
-            for name, start in starts.items()
-        }
+        reached = {name: model.em(start, 0.0, 500).objective for name, start in starts.items()}
         est = AnnotatorHOC(per_annotator=True, shrinkage=0).fit(labels)
         own = model.posterior(est.transition_matrices_, est.class_prior_)[1]
         gained.append(own - (max(reached.values()) if fails == "both" else reached[fails]))
@@ -274,74 +267,34 @@ def test_new_examples(alike, unlike):
         each.predict([[0, 1]])
 
 
-def test_two_labels_are_refused_and_completed():
-    """Two labels do not identify T; with X or neighbours they do."""
+def test_two_labels_are_refused_without_features():
+    """Two labels do not identify T; with X they do."""
     X, y = clusters(3, 2000, 0)
     T = np.stack([symmetric_matrix(3, 0.2), pair_matrix(3, 0.4)])
     labels = annotate(y, T)
-    with pytest.raises(LabelNoiseError, match=r"two labels do not identify T.*give X or neighbors"):
+    with pytest.raises(LabelNoiseError, match=r"two labels do not identify T.*give X"):
         AnnotatorHOC().fit(labels)
-    refined = AnnotatorHOC(per_annotator=True).fit(labels, X=X)
-    assert refined.neighbor_matrix_ is None
-    assert (refined.predict() == y).mean() > 0.99
-    est = AnnotatorHOC(per_annotator=True).fit(labels, neighbors=nearest_neighbors(X, 2).indices)
-    for found in (refined, est):
-        for one, true in zip(found.transition_matrices_, T, strict=True):
-            assert transition_error(one, true) < 0.12
-    np.testing.assert_allclose(est.neighbor_matrix_, T.mean(axis=0), atol=0.08)
-    assert "2,000 examples" in est.diagnostics_["neighbours"].sentence
-
-
-def test_few_examples_are_completed_by_neighbours():
-    """With fewer than ten examples of each class, X serves to find neighbours."""
-    X, y = clusters(5, 45, 0)
-    labels = annotate(y, [symmetric_matrix(5, 0.1)] * 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LabelNoiseWarning)
-        est = AnnotatorHOC().fit(labels, X=X)
-        given = AnnotatorHOC().fit(labels, neighbors=nearest_neighbors(X, 2).indices)
-    assert "45 examples" in est.diagnostics_["neighbours"].sentence
-    np.testing.assert_array_equal(est.transition_matrix_, given.transition_matrix_)
+    est = AnnotatorHOC(per_annotator=True).fit(labels, X=X)
+    assert (est.predict() == y).mean() > 0.99
+    for one, true in zip(est.transition_matrices_, T, strict=True):
+        assert transition_error(one, true) < 0.12
 
 
 def test_neighbours_of_another_class_do_no_harm():
-    """Neighbours that often differ in class bias the triples, but not a third view of its own."""
+    """Neighbours that often differ in class bias the triples, but not two labels with X."""
     X, y = clusters(4, 5000, 3, separation=0.5)
-    nearest = nearest_neighbors(X, 2).indices
-    assert (y[nearest[:, 0]] != y).mean() > 0.15
     T = symmetric_matrix(4, 0.3)
     labels = annotate(y, [T, T])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelNoiseWarning)
         hoc = HOC(refine=False).fit(X, labels[:, 0])
-        est = AnnotatorHOC().fit(labels, neighbors=nearest)
-        refined = AnnotatorHOC().fit(labels, X=X)
-    for found in (est, refined):
-        assert transition_error(found.transition_matrix_, T) < 0.1
+        est = AnnotatorHOC().fit(labels, X=X)
+    assert transition_error(est.transition_matrix_, T) < 0.1
     assert transition_error(hoc.transition_matrix_, T) > 0.15
-    assert (refined.predict() == y).mean() > (est.predict() == y).mean()
-    clean = true_transition_matrix(y, y[nearest[:, 0]], 4)
-    np.testing.assert_allclose(est.neighbor_matrix_, clean @ T, atol=0.08)
 
 
-def test_neighbours_only_where_labels_are_short(alike):
-    """Neighbours change nothing where every example has three labels, and fill up where not."""
-    X, y = clusters(3, 2000, 0)
-    T = pair_matrix(3, 0.3)
-    full, nearest = annotate(y, [T] * 3), nearest_neighbors(X, 2).indices
-    plain = AnnotatorHOC().fit(full)
-    np.testing.assert_array_equal(
-        AnnotatorHOC().fit(full, neighbors=nearest).transition_matrix_, plain.transition_matrix_
-    )
-    short = full.copy()
-    short[:1500, 2] = -1
-    est = AnnotatorHOC(unlabeled=-1).fit(short, neighbors=nearest)
-    assert "1,500 examples" in est.diagnostics_["neighbours"].sentence
-    assert transition_error(est.transition_matrix_, T) < 0.08
-
-
-def test_neighbours_of_another_source():
-    """A frame's neighbour in its own video, labelled by copying, does not complete its triple."""
+def test_copies_of_the_same_source():
+    """A frame's neighbour in its own video, labelled by copying, says nothing of its class."""
     X, y = clusters(3, 1000, 0)
     video = np.repeat(np.arange(1000), 2)
     T = symmetric_matrix(3, 0.3)
@@ -349,73 +302,23 @@ def test_neighbours_of_another_source():
     frames = X[video] + 0.01 * np.random.default_rng(0).standard_normal((2000, X.shape[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelNoiseWarning)
-        given = nearest_neighbors(frames, 5).indices
-        copied = AnnotatorHOC().fit(labels, neighbors=given)
-        est = AnnotatorHOC().fit(labels, neighbors=given, sources=video)
-        refined = AnnotatorHOC().fit(labels, X=frames, sources=video)
-    assert np.diag(copied.neighbor_matrix_).min() > 0.95  # right, it says, as its copy is
-    np.testing.assert_allclose(np.diag(est.neighbor_matrix_), 0.7, atol=0.07)
-    for found in (est, refined):
-        assert transition_error(found.transition_matrix_, T) < 0.1
-
-
-def test_unlabelled_neighbours_are_passed_over():
-    """Of given neighbours the first that has a label completes the triple."""
-    labels = annotate(np.arange(200) % 2, [symmetric_matrix(2, 0.1)] * 2).astype(object)
-    labels[0] = None
-    nearest = (np.arange(200)[:, None] + [2, 4]) % 200
-    nearest[:, 0] = 0  # nobody's nearest neighbour has a label
-    nearest[[0, 196]] = 2, 4
-    nearest[196, 0] = 0
-    est = AnnotatorHOC().fit(labels, neighbors=nearest)
-    assert "199 examples" in est.diagnostics_["neighbours"].sentence
+        est = AnnotatorHOC().fit(labels, X=frames, sources=video)
+    assert transition_error(est.transition_matrix_, T) < 0.1
 
 
 def test_a_long_table(alike):
-    """A row for each label, in any order, gives what the table gives, with names."""
+    """pandas' pivot of a row for each label gives what the table gives, with names."""
     labels = alike[1][:500]
     example, annotator = np.nonzero(labels >= 0)
-    order = np.random.default_rng(0).permutation(len(example))
-    example, annotator = example[order], annotator[order]
     label = np.array(["ant", "bee", "cat"])[labels[example, annotator]]
     names = np.array(list("pqrs"))[annotator]
-    est = AnnotatorHOC().fit_long([f"{e:03}" for e in example], names, label)
+    table = pd.DataFrame({"example": example, "annotator": names, "label": label})
+    table = table.pivot(index="example", columns="annotator", values="label")
+    est = AnnotatorHOC().fit(table)
     plain = AnnotatorHOC(unlabeled=-1).fit(labels)
     np.testing.assert_allclose(est.transition_matrix_, plain.transition_matrix_)
-    labelled = (labels >= 0).any(axis=1)
-    np.testing.assert_allclose(est.predict_proba(), plain.predict_proba()[labelled], atol=1e-9)
     assert est.annotators_.tolist() == list("pqrs")
-    assert est.examples_[:2].tolist() == ["000", "001"]
     assert est.classes_.tolist() == ["ant", "bee", "cat"]
-
-
-def test_a_long_table_with_features():
-    """With X, examples are row numbers; one without labels is a row all the same."""
-    X, y = clusters(3, 600, 0)
-    labels = annotate(y, [symmetric_matrix(3, 0.2)] * 2)
-    labels[0] = -1
-    example, annotator = np.nonzero(labels >= 0)
-    est = AnnotatorHOC().fit_long(example, annotator, labels[example, annotator], X=X)
-    plain = AnnotatorHOC(unlabeled=-1).fit(labels, X=X)
-    np.testing.assert_array_equal(est.posterior_, plain.posterior_)
-    assert len(est.examples_) == 600
-
-
-@pytest.mark.parametrize(
-    ("example", "annotator", "label", "more", "message"),
-    [
-        ([0, 0, 1], ["a", "a", "b"], [0, 1, 1], {}, "annotator a gave example 0 several .1 such"),
-        ([0, 1], ["a", "b", "c"], [0, 1, 1], {}, r"one example for each label.*shape \(2,\)"),
-        ([0, 1, 2], ["a", None, "b"], [0, 1, 1], {}, "no annotator to be missing, but row 1"),
-        ([0, 1, 9], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "0 to 2, but.*from 0 to 9"),
-        (["u", "v", "w"], ["a", "a", "b"], [0, 1, 1], {"X": np.eye(3)}, "row numbers"),
-        ([0, 0, 1], ["a", "a", "b"], [0, 0, 1], {}, "none has more than 1"),
-    ],
-)
-def test_bad_long_tables(example, annotator, label, more, message):
-    """Labels that contradict each other, columns that do not fit; the same label twice is one."""
-    with pytest.raises(LabelNoiseError, match=message):
-        AnnotatorHOC().fit_long(example, annotator, label, **more)
 
 
 def test_saved_and_loaded(unlike, tmp_path):
@@ -428,7 +331,6 @@ def test_saved_and_loaded(unlike, tmp_path):
     np.testing.assert_array_equal(loaded.noise_rates_, est.noise_rates_)
     assert loaded.annotators_.tolist() == list("pqrst")
     assert loaded.diagnostics_ == est.diagnostics_
-    assert loaded.neighbor_matrix_ is None
     assert loaded.shrinkage_ == 2
     with pytest.raises(LabelNoiseError, match="not in a file"):
         loaded.predict()
@@ -519,7 +421,6 @@ TABLE = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
         (TABLE, {"shrinkage": "some"}, {}, "shrinkage = 'some'"),
         (TABLE, {}, {"X": np.eye(5)}, "X has 5 rows and labels 4"),
         (TABLE, {}, {"X": np.full((4, 2), np.nan)}, "NaN"),
-        (TABLE, {}, {"neighbors": np.full((4, 1), 9)}, "range from 9 to 9"),
         (TABLE[:, :1], {}, {"X": np.eye(4)}, "use HOC"),
     ],
 )

@@ -1,0 +1,48 @@
+"""Whether there is anything to estimate from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labelnoise.checks.around import Around
+from labelnoise.checks.findings import BASIS, Finding
+
+LEAST_OF_A_CLASS = 5  # examples, on average; benchmarks/results/diagnostics.md: "few"
+BY_CHANCE = 4.0  # standard errors of the agreement of neighbours
+_PAIRS_TWICE = 2.0  # of the variance: most neighbours are neighbours of each other
+
+
+def check_basis(X: Any, around: Around) -> Finding:
+    """Whether neighbours agree at all, in classes of more than a few examples."""
+    n, k = around.near.shape
+    counts = np.bincount(around.labels)
+    counts = counts[counts > 0]
+    each = n / len(counts)
+    agreement, chance = float(around.same.mean()), around.chance
+    error = np.sqrt(_PAIRS_TWICE * chance * (1 - chance) / (n * k))
+    constant = X is not None and not np.ptp(np.asarray(X), axis=0).any()
+    if each < LEAST_OF_A_CLASS:
+        ids = " They look like ids." if np.median(counts) == 1 else ""
+        why = f"there are {len(counts)} labels, and {each:.1f} examples of each on average.{ids}"
+        remedy = "Give the column that has the classes, or merge classes."
+        return _nothing(each, why, remedy)
+    measure = (
+        f"neighbours have the same label in {agreement:.1%} of cases, and any two examples in "
+        f"{chance:.1%}"
+    )
+    if constant or agreement < chance + BY_CHANCE * error:
+        why = "all features are constant." if constant else f"{measure}."
+        remedy = (
+            "Check that the rows of features and labels belong together, or use features that "
+            "tell the classes."
+        )
+        return _nothing((agreement - chance) / max(error, 1e-300), why, remedy)
+    sentence = f"The features tell the classes: {measure}."
+    return Finding(BASIS, True, float((agreement - chance) / max(error, 1e-300)), sentence)
+
+
+def _nothing(value: float, why: str, remedy: str) -> Finding:
+    sentence = f"The noise rate cannot be estimated, because {why}"
+    return Finding(BASIS, False, float(value), sentence, "serious", remedy)

@@ -1,0 +1,45 @@
+"""What the model of the clean class found of noise and overlap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelnoise.checks.findings import Finding
+
+if TYPE_CHECKING:
+    from labelnoise.clean_class import CleanClass
+
+_NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
+
+
+def check_clean_class(found: CleanClass) -> list[Finding]:
+    """Whether noise depends on the example, and whether each class has clear examples."""
+    case = found.case
+    low, high = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
+    where = "that are hard to tell" if case.b > 0 else "that are easy to tell"
+    if case.depends:
+        sentence = (
+            f"Noise depends on the example: labels are wrong more often on examples {where}. "
+            f"Labels cannot tell this noise from classes that overlap. Between "
+            f"{min(low, high):z.1%} and {max(low, high):z.1%} of the labels are wrong, and T is "
+            f"taken between the two."
+        )
+    else:
+        sentence = "Noise does not seem to depend on the example, beside its class."
+    ok = not case.depends or abs(high - low) < _NEAR_ENDS
+    remedy = "" if ok else "Have a hundred labels verified: they settle it."
+    dependence = Finding("dependence", ok, case.gain, sentence, remedy=remedy)
+    sentence = (
+        "Each class has clear examples."
+        if case.clear
+        else f"A class overlaps so much with others that even of its clearest examples only "
+        f"{case.clearest:.1%} are of it, by the features. How much is noise rests on the form of "
+        f"the model, and T may be far off."
+    )
+    remedy = "Use features in which classes lie further apart, or have a hundred labels verified."
+    if case.clear:
+        remedy = ""
+    clear = Finding("clear", case.clear, case.clearest, sentence, remedy=remedy)
+    return [dependence, clear]

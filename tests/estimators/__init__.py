@@ -1,0 +1,1 @@
+"""Of the estimators with a T for each part of the data."""

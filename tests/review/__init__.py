@@ -1,0 +1,1 @@
+"""The review page: its store, its server and its files."""
