@@ -3,7 +3,7 @@
 Each table compares in one run, because machines differ and are noisy: read the ratios.
 
     make bench-speed            # about 15 minutes on two cores
-    python benchmarks/speed.py neighbors end-to-end k100 k1000
+    python benchmarks/speed.py product neighbors end-to-end k100 k1000
 
 Real features are used for "end-to-end" where LABELNOISE_DATA names a folder that has them, and
 synthetic ones else. The last results are in benchmarks/results/speed.md.
@@ -23,8 +23,10 @@ from pathlib import Path
 
 import numpy as np
 from tables import table
+from threadpoolctl import threadpool_limits
 
 from labelnoise import HOC, Consensus, LabelNoiseWarning, transition_error
+from labelnoise.io.datasets import load
 from labelnoise.neighbors import nearest_neighbors
 from labelnoise.noise import symmetric
 from labelnoise.scores import true_transition_matrix
@@ -34,6 +36,7 @@ from labelnoise.solvers.search import Fit
 from labelnoise.solvers.triples import SparseTriples, draw_triples
 
 GIB = 2**30
+RUNS = 3
 
 
 def timed(function: Callable[[], object]) -> tuple[float, object]:
@@ -101,6 +104,57 @@ def torch_topk(U: np.ndarray, k: int) -> np.ndarray:
         scores = X[start : start + 1024] @ X.T
         result.append(scores.topk(k + 1, dim=1).indices[:, 1:])
     return torch.cat(result).numpy()
+
+
+def feature_sets() -> dict[str, np.ndarray]:
+    """Features with and without structure; real ones where LABELNOISE_DATA names their folder."""
+    rng = np.random.default_rng(0)
+    found = {}
+    folder = os.environ.get("LABELNOISE_DATA")
+    if folder:
+        X = np.load(Path(folder, "cifar10", "efficientnet_lite2_train.npy")).astype(np.float32)
+        found["EfficientNet, CIFAR-10"] = X
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        found["512 random ReLU units on them"] = random_relu(X, 512)
+        images = load("cifar10").train.array
+        X = images.reshape(len(images), -1).astype(np.float32) / 255
+        found["512 random ReLU units on pixels"] = random_relu(X - X.mean(axis=0), 512)
+    for d in (128, 512):
+        found[f"without structure, {d}"] = rng.standard_normal((50_000, d), np.float32)
+    return found
+
+
+def random_relu(X: np.ndarray, width: int) -> np.ndarray:
+    weights = np.random.default_rng(0).standard_normal((X.shape[1], width), np.float32)
+    return np.maximum(X @ weights / X.shape[1] ** 0.5, 0)
+
+
+def product() -> None:
+    """Seconds of the processor with one thread, which other work disturbs least; least of runs."""
+    rows = []
+    for name, X in feature_sets().items():
+        U = X / np.linalg.norm(X, axis=1, keepdims=True)
+        tasks: dict[str, Callable[[], object]] = {
+            "product": lambda U=U: full_product(U),
+            "2": lambda X=X: nearest_neighbors(X, 2),
+            "18": lambda X=X: nearest_neighbors(X, 18),
+        }
+        seconds = dict.fromkeys(tasks, np.inf)
+        with threadpool_limits(1):
+            for _ in range(RUNS):
+                for task, function in tasks.items():
+                    begin = time.process_time()
+                    function()
+                    seconds[task] = min(seconds[task], time.process_time() - begin)
+        whole = seconds["product"]
+        ratios = [f"{seconds[k] / whole:.2f}" for k in ("2", "18")]
+        size = f"{X.shape[0]:,} x {X.shape[1]}"
+        rows.append([name, size, f"{whole:.1f}", *ratios, f"{seconds['18'] / seconds['2']:.2f}"])
+    table(
+        "Exact nearest neighbours by cosine, of the full product",
+        "features | size | product, s | k = 2 | k = 18 | k = 18 by k = 2",
+        rows,
+    )
 
 
 def neighbors() -> None:
@@ -279,7 +333,13 @@ def k1000() -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", LabelNoiseWarning)
-    parts = {"neighbors": neighbors, "end-to-end": end_to_end, "k100": k100, "k1000": k1000}
+    parts = {
+        "product": product,
+        "neighbors": neighbors,
+        "end-to-end": end_to_end,
+        "k100": k100,
+        "k1000": k1000,
+    }
     asked = sys.argv[1:] or list(parts)
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {os.cpu_count()} cores")
     for name in asked:

@@ -56,6 +56,11 @@ class FittedEstimate(Estimator):
     _by_triples: list[CleanClass | np.ndarray]  # where T is the triples', once it is asked for
 
     @property
+    def has_features_to_trust(self) -> bool:
+        """Whether there is a model of the clean class whose features do not know the labels."""
+        return self.clean_class_ is not None and not self.clean_class_.features_know_labels
+
+    @property
     def noise_rate_(self) -> float:
         """Estimated share of wrong labels."""
         check_is_fitted(self, "transition_matrix_")

@@ -172,7 +172,7 @@ class GroupHOC(ManyMatrices):
         use = data.labels >= 0
         part, own = group[data.rows[use]], data.labels[use]
         known = est.predict_proba()
-        if self.refine or given is None:
+        if est.has_features_to_trust or given is None:
             known = _of_groups(known, part, len(names))
             found = transition_given(known, own, T, part, len(names), self._worth())
         else:

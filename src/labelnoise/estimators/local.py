@@ -205,7 +205,7 @@ class LocalHOC(ManyMatrices):
         points = Points(X, self.metric)
         members, nearer, first = self._cover(points, rng)
         around, which, triples = self._triples(points, members, labels, rng)
-        if est.clean_class_ is not None:
+        if est.has_features_to_trust:
             T, p = self._given_the_model(est, members, labels)
             self.transition_matrices_ = T
         else:
@@ -395,7 +395,7 @@ def local_errors(est: LocalHOC, clean: Any, y: Any) -> np.ndarray:
     both = (codes[0] >= 0) & (codes[1] >= 0)
     overall = true_transition_matrix(codes[0][both], codes[1][both], K)
     matrices = est.transition_matrices_
-    if est.refine:  # then they are shrunk, and not blended
+    if est.global_.has_features_to_trust:  # then they are shrunk, and not blended
         own = matrices, est.class_priors_
         matrices = blend(*own, est.global_.transition_matrix_, est.zeta)
     result = np.empty(len(est.members_))

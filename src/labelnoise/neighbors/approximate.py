@@ -23,7 +23,7 @@ _CELLS = 4  # for the square root of the number of rows
 _PROBED = 128  # cells that a row is compared with
 _BLOCK = 4096  # rows that are worked on together, and the most members compared at once
 _COMPONENTS = 128  # that stand for the columns, if there are more
-_CHECKED = 500  # rows that are searched exactly, to see how many neighbours were found
+_CHECKED = 1000  # rows that are searched exactly, to see how many neighbours were found
 
 
 def approximate_neighbors(

@@ -20,9 +20,9 @@ from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Shards, is_number
-from labelnoise.neighbors import Points
 from labelnoise.neighbors.best import Best, reached
 from labelnoise.neighbors.exact import nearest_among, settle
+from labelnoise.neighbors.points import Points
 
 _LARGEST_TILE = 2**28  # bytes as float32; a comparison needs the memory of 8 tiles
 _MOST_ROWS = 2**18  # rows of a tile, so that a call's arguments are a few megabytes

@@ -260,7 +260,8 @@ def _by_all(
             top = _best_of_sources(scores, begin, min(k + SPARE, len(name) - 1))
         score = np.take_along_axis(scores, top, 1)
         worst[block] = score.min(axis=1)
-        candidates = np.where(score > -np.inf, columns[top], -1)
+        candidates = np.full((len(some), max(k, top.shape[1])), -1)
+        candidates[:, : top.shape[1]] = np.where(score > -np.inf, columns[top], -1)
         indices[block], gap[block] = points.rank(some, candidates, k)
 
     threads = thread_count()
