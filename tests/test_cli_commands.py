@@ -136,7 +136,7 @@ def test_closer_checks_are_made_for_parts_too(run, data, part):
     """What `HOC.diagnose` finds is said of the T of all data, whatever else is estimated."""
     Path("g.csv").write_text("group\n" + "a\nb\n" * (N // 2))
     for more, there in (([], True), (["--no-check"], False)):
-        _, output, _ = run("estimate", "x.npy", "y.npy", *part, *more)
+        _, output, _ = run("estimate", "x.npy", "y.npy", "--verbose", *part, *more)
         assert ("Theorem 2" in output) == there
 
 

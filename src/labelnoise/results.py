@@ -216,8 +216,8 @@ class Results:
                 f"{': the audit was interrupted, so run it again' if is_begun(folder) else ''}"
             )
         with explained(
-            f"Expected a folder that labelnoise audit wrote, but {folder} cannot be read as one, so "
-            f"run the audit again"
+            f"Expected a folder that labelnoise audit wrote, but {folder} cannot be read as one, "
+            f"so run the audit again"
         ):
             head = read_head(folder)
             for name in (ESTIMATE, EXAMPLES):
