@@ -18,6 +18,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -303,11 +304,16 @@ def tables(path: Path) -> None:
         result = json.loads(line)
         by_case[result["case"]].append(result)
     print(f"# Diagnostics\n\n{__doc__.split(chr(10) * 2, 2)[2].strip()}")
+    measured = sum(map(len, by_case.values()))
+    seconds = sum(r.get("seconds", 0.0) for group in by_case.values() for r in group)
+    print(
+        f"\n{date.today()}, {measured} of {len(list(cells()))} cells of N = {N:,}, {seconds:.0f} s."
+    )
     rows = []
     for case, (_, strengths, meant) in CASES.items():
         for strength in strengths:
-            cells = [r for r in by_case[case] if r["strength"] == strength]
-            rows.append([case.replace("..", f"{strength:g}"), *_recognised(cells, meant)])
+            made = [r for r in by_case[case] if r["strength"] == strength]
+            rows.append([case.replace("..", f"{strength:g}"), *_recognised(made, meant)])
     header = "case | data sets | recognised | any warning | no number | rate: true, said | "
     table("Cases", header + "in the interval | where not recognised: off by", rows)
     rows = []

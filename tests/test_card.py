@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import labelnoise
@@ -13,6 +14,9 @@ from labelnoise import HOC
 from labelnoise.card import card_of
 from labelnoise.checks import Diagnostics, Finding
 from labelnoise.noise import pair_flip
+from labelnoise.results import Results
+from labelnoise.review.export import open_review
+from labelnoise.review.store import Change
 from tests.conftest import clusters
 
 DATE = datetime.date(2026, 11, 19)
@@ -157,6 +161,33 @@ def test_the_command_writes_card_and_badge(est, run, tmp_path, monkeypatch):
     assert (status, again) == (0, "Card: CARD.md\nBadge: noise.svg\n")
     assert (tmp_path / "CARD.md").read_text("utf-8") == output
     assert ET.parse("noise.svg").getroot().tag.endswith("svg")
+
+
+def test_a_folder_of_results_rests_on_what_was_verified_in_it(run, tmp_path, monkeypatch):
+    """On the table that was filled in, and on the answers of a review if there are any."""
+    monkeypatch.chdir(tmp_path)
+    X, y = clusters(3, N, 0)
+    np.save("x.npy", X)
+    np.save("y.npy", NAMES[pair_flip(y, 0.2, random_state=0).labels])
+    assert run("audit", "x.npy", "y.npy", "--out", "results", "--quiet")[0] == 0
+    assert "no random sample of labels was verified" in run("card", "results")[1]
+    table = pd.read_csv("results/to_check.csv", dtype={"true_label": object})
+    table["true_label"] = NAMES[y[table["row"]]]
+    table.to_csv("results/to_check.csv", index=False)
+    sample = f"sample of {len(table)} labels that were verified"
+    status, output, errors = run("card", "results")
+    assert (status, errors) == (0, "")
+    assert sample in output
+    review = open_review(Results.open("results"))
+    changes = [
+        Change(row.row, 0, "label", review.data.estimate.classes_.tolist().index(NAMES[y[row.row]]))
+        for row in [*review.data.estimate.suspects()][:5]
+    ]
+    review.store.record("clean", changes, given_shown=True)
+    review.store.close()
+    output = run("card", "results")[1]
+    assert sample not in output
+    assert "5 labels were verified, but not of rows drawn at random" in output
 
 
 @pytest.mark.parametrize(

@@ -117,20 +117,23 @@ def test_a_row_for_every_example():
     index = pd.Index([f"photo {i}" for i in range(300)])
     labels = pd.Series(pair_flip(y, 0.2, random_state=0).labels, index, dtype="Int64")
     labels.iloc[:20] = pd.NA
-    est = HOC().fit(pd.DataFrame(X), labels)
+    X[299] = 0  # which has no direction
+    with pytest.warns(match="1 examples are zero vectors"):
+        est = HOC().fit(pd.DataFrame(X), labels)
     found, frame = est.suspects(), est.suspects().to_frame()
     assert frame.index.equals(index)
     assert list(frame) == list(Suspect._fields[1:])
-    scored = frame.iloc[20:]
-    assert frame["label_score"].isna().sum() == frame["given_label"].isna().sum() == 20
-    assert (scored["given_label"] == labels.iloc[20:]).all()
-    right = est.predict_proba()[np.arange(280), labels.iloc[20:].astype(int)]
+    scored = frame.iloc[20:299]
+    assert frame["given_label"].isna().tolist() == labels.isna().tolist()
+    assert (frame["given_label"].iloc[20:] == labels.iloc[20:]).all()
+    assert frame["label_score"].isna().sum() == frame["predicted_label"].isna().sum() == 21
+    right = est.predict_proba()[np.arange(279), labels.iloc[20:299].astype(int)]
     np.testing.assert_allclose(scored["label_score"], right)
     np.testing.assert_allclose(scored["probability_wrong"], 1 - right)
     assert set(frame.index[frame["is_label_issue"]]) == set(index[found.index])
     issues = scored[scored["is_label_issue"]]
     assert (issues["predicted_label"] != issues["given_label"]).all()
-    assert (scored["predicted_label"] == y[20:]).mean() > 0.95
+    assert (scored["predicted_label"] == y[20:299]).mean() > 0.95
     assert f"{index[found.index[0]]:>9}" in str(found)
 
 

@@ -10,9 +10,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import thread_count
+from labelnoise._blocks import one_blas_thread, thread_count
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Arrays:
         if self.device is not None:
             yield map
             return
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(thread_count()) as pool:
             yield pool.map
 
 

@@ -52,7 +52,7 @@ class Estimator(BaseEstimator):
 
     _stored: ClassVar[dict[str, Stored]]
     _scale = 1.0  # of features, where squares and float32 would not hold them
-    _row_names: Any = None
+    _data_rows: tuple[Any, np.ndarray] | None = None  # what they are called, and their labels
 
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Features (or None), class numbers, classes."""
@@ -69,7 +69,7 @@ class Estimator(BaseEstimator):
         if n < 3:
             raise LabelNoiseError(f"Expected at least 3 examples, but n_samples = {n}")
         expect_two_classes(classes, labels)
-        self._row_names = row_names(*tables, n)
+        self._data_rows = row_names(*tables, n), labels
         return X, labels, classes
 
     def _features(self, X: Any, reset: bool = True) -> np.ndarray:

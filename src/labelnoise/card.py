@@ -84,27 +84,25 @@ def card_of(est: FittedEstimate, date: datetime.date | None = None) -> Card:
     """
     date = date or datetime.date.today()
     found, interval = est.diagnostics_, quick_interval(est)
-    serious = [one for one in found if one.severity == "serious"]
-    warnings = sum(one.severity == "warning" for one in found)
-    nothing = any(one.name == "basis" and not one.ok for one in found)
     n, rests = _n_labels(est), _rests_on(est, interval)
     rate = f"{est.noise_rate_:.1%}"
     lines = ["# Label quality", ""]
-    lines += [f"> **{one.sentence}** {one.remedy}".rstrip() + "\n" for one in serious]
-    if not nothing:
+    lines += [f"> **{one.sentence}** {one.remedy}".rstrip() + "\n" for one in found.serious]
+    if found.estimable:
         ends = "" if interval is None else f" ({_percent(*interval.noise_rate)})"
         lines += [f"![label noise {rate}]({_BADGE})", ""]
         lines += [f"**{rate} of the labels are wrong{ends}.** {rests}", ""]
         lines += _confusions(est, interval)
     of = f"{n:,} labels in " if n else ""
+    warnings = len(found.warnings)
     checks = f"Warnings of its checks: {warnings}. " if warnings else ""
     lines.append(
         f"Estimated from {of}{len(est.classes_)} classes by labelnoise {labelnoise.__version__}, "
         f"{date.isoformat()}. {checks}Shares are of the examples of a true class."
     )
-    facts = _facts(est, interval, n, date, [one.name for one in serious], nothing)
+    facts = _facts(est, interval, n, date)
     color = next(color for limit, color in _COLORS.items() if est.noise_rate_ <= limit)
-    badge = _badge("not estimable", _UNKNOWN) if nothing else _badge(rate, color)
+    badge = _badge(rate, color) if found.estimable else _badge("not estimable", _UNKNOWN)
     return Card(facts, "\n".join(lines) + "\n", badge)
 
 
@@ -159,8 +157,6 @@ def _facts(
     interval: ConfidenceInterval | None,
     n: int | None,
     date: datetime.date,
-    serious: list[str],
-    nothing: bool,
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {"tags": ["label-noise"]}
     if n:
@@ -168,7 +164,7 @@ def _facts(
             next((name for name, limit in _SIZES.items() if n < limit), _LARGEST_SIZE)
         ]
     quality: dict[str, Any] = {}
-    if not nothing:
+    if est.diagnostics_.estimable:
         quality["noise_rate"] = round(float(est.noise_rate_), 4)
         if interval is not None:
             quality["noise_rate_interval"] = [round(float(end), 4) for end in interval.noise_rate]
@@ -178,7 +174,7 @@ def _facts(
     if n:
         quality["labels"] = n
     quality["classes"] = len(est.classes_)
-    quality["serious_findings"] = serious
+    quality["serious_findings"] = [finding.name for finding in est.diagnostics_.serious]
     quality["date"] = date.isoformat()
     quality["version"] = labelnoise.__version__
     return facts | {"label_quality": quality}

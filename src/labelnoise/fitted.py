@@ -155,8 +155,9 @@ class FittedEstimate(Estimator):
         verified = np.zeros(len(labels), bool)
         if self.verified_ is not None and self.verified_.answers is not None:
             verified[self.verified_.answers.place] = True
+        names, given = self._data_rows or (None, None)
         return find_suspects(
-            posterior, labels, self.classes_, rows, names=self._row_names, verified=verified
+            posterior, labels, self.classes_, rows, names=names, given=given, verified=verified
         )
 
     def card(self) -> Card:
@@ -258,20 +259,20 @@ class FittedEstimate(Estimator):
         posterior = model.posterior if isinstance(model, CleanClass) else model
         return examples_to_arrays(data, self.clean_class_, posterior)
 
-    def with_examples(self, arrays: Mapping[str, Any], n_rows: int) -> Self:
-        """Give a loaded estimate its examples back, of data with so many rows.
+    def with_examples(self, arrays: Mapping[str, Any], labels: np.ndarray) -> Self:
+        """Give a loaded estimate its examples back, and the class numbers of all rows of the data.
 
         Everything but predicting new examples then works as after `fit`. Arrays that do not fit
         are a ValueError.
         """
         own = self.transition_matrix_, self.class_prior_
-        data, model, posterior = examples_from_arrays(arrays, own, n_rows)
+        data, model, posterior = examples_from_arrays(arrays, own, len(labels))
         assert data.near is not None
         near = data.near.indices[:, : self.n_neighbors]
         self.consensus_ = Consensus.from_neighbors(data.labels, near, len(self.classes_))
         self.agreement_ = neighbor_agreement(data.near, data.labels)
         self.examples_, self.clean_class_, self._by_triples = data, model, [posterior]
-        self._row_names = range(n_rows)
+        self._data_rows = range(len(labels)), labels
         self.triples_class_prior_ = own[1] if model is None else model.of_triples[1]
         return self
 

@@ -16,9 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack, solve_triangular
 from scipy.stats import norm
-from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import row_blocks
+from labelnoise._blocks import one_blas_thread, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise.consensus import Consensus, triples_around
 from labelnoise.neighbors import given_neighbors
@@ -164,7 +163,7 @@ def confidence_interval(
         centres, name = _Centres.of(consensus, labels, neighbors, center_weight), "sandwich"
     estimate = _Estimate(centres, T, p)
     # More BLAS threads gain little here, and cost much on a busy machine.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         variance = _sandwich(centres, estimate)
     return estimate.interval(variance, level, name)
 

@@ -234,7 +234,7 @@ class Results:
                 raise ValueError("the number of rows does not fit")
             if codes.min() < -1 or codes.max() >= len(est.classes_):
                 raise ValueError("there are labels outside the classes")
-            est.with_examples(arrays, n)
+            est.with_examples(arrays, codes)
             if (codes[est.examples_.rows] != est.examples_.labels).any():
                 raise ValueError("the labels do not fit")
         array = np.empty((n, 0), np.float32)

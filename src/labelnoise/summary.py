@@ -41,7 +41,8 @@ def rate_lines(est: HOC) -> list[str]:
     triples = f"around {est.consensus_.n_centers:,} examples " if hasattr(est, "consensus_") else ""
     found = est.diagnostics_
     refined = ", and from the features" if "dependence" in found else ""
-    if "learnt" in found and found["learnt"].severity == "note":
+    either = "learnt" in found and found["learnt"].severity == "note"
+    if either:
         refined += ", if the features do not know the labels"
     lines = [
         f"{est.noise_rate_:.1%} of the labels are wrong, by an estimate from label triples "
@@ -52,7 +53,8 @@ def rate_lines(est: HOC) -> list[str]:
     if interval is not None and interval.method != "verified":
         low, high = interval.noise_rate
         lines.append(
-            f"By chance it could be {low:z.1%} to {high:z.1%} (95% interval, {interval.condition})."
+            f"{'If they do not, it' if either else 'By chance it'} could be {low:z.1%} to "
+            f"{high:z.1%} (95% interval, {interval.condition})."
         )
         if interval.caveat:
             lines.append(f"WARNING  {interval.caveat.capitalize()}.")

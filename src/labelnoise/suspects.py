@@ -41,8 +41,8 @@ class Suspects:
     """Labels that are probably wrong, and what is known of every label.
 
     Iterate over it for the suspects, the surest first. `to_frame()` and `columns()` have a row for
-    every example, in the order of the data. Examples that have no label, or took no part in the
-    estimate, have a row with a missing `label_score`.
+    every example, in the order of the data; `label_score` and `predicted_label` are missing where
+    an example has no label, or took no part in the estimate.
 
     Attributes
     ----------
@@ -151,6 +151,7 @@ def find_suspects(
     rows: Any = None,
     *,
     names: Any = None,
+    given: np.ndarray | None = None,
     verified: Any = None,
 ) -> Suspects:
     """Rank the labels that are probably wrong: as many as are expected to be.
@@ -166,7 +167,9 @@ def find_suspects(
     rows : int array of shape (M,), optional
         Rows of these examples in the data. Default: 0 to M - 1.
     names : sequence of length N, optional
-        What the rows of the data are called. Default: 0 to the largest of `rows`.
+        What the N rows of the data are called. Default: 0 to the largest of `rows`.
+    given : int array of shape (N,), optional
+        Class numbers of every row of the data. Default: `labels`, -1 for other rows.
     verified : bool array of shape (M,), optional
         Labels that were checked, so that their posterior is certain: they are no suspects.
     """
@@ -180,33 +183,45 @@ def find_suspects(
     rows = np.arange(M) if rows is None else np.asarray(rows)
     names = range(int(rows.max(initial=-1)) + 1) if names is None else names
     labelled, right = labels >= 0, reweight(posterior, labels)
-    open_ = labelled if verified is None else labelled & ~np.asarray(verified, bool)
-    wrong = np.where(open_, 1 - right, 0)
+    unverified = labelled if verified is None else labelled & ~np.asarray(verified, bool)
+    wrong = np.where(unverified, 1 - right, 0)
     ranked = np.argsort(-wrong, kind="stable")[: round(wrong.sum())]
-    issue = labelled & ~open_ & (right < 0.5)
+    issue = labelled & ~unverified & (right < 0.5)
     issue[ranked] = True
-    others = posterior.copy()
-    others[issue, labels[issue]] = -1
     n = len(names)
     return Suspects(
         rows[ranked],
         _spread(issue, rows, n, False),
         _spread(np.where(labelled, right, np.nan), rows, n, np.nan),
-        _spread(classes[labels[labelled]], rows[labelled], n, None),
-        _spread(classes[others.argmax(axis=1)], rows, n, None),
+        _named(_spread(labels, rows, n, -1) if given is None else given, classes),
+        _named(_spread(_predicted(posterior, labels, issue), rows, n, -1), classes),
         names,
         float(wrong.sum()),
-        int(open_.sum()),
+        int(unverified.sum()),
     )
+
+
+def _predicted(posterior: np.ndarray, labels: np.ndarray, issue: np.ndarray) -> np.ndarray:
+    """(M,) the most probable class; of an issue, another one than its label."""
+    predicted: np.ndarray = posterior.argmax(axis=1)
+    others = posterior[issue]
+    others[np.arange(len(others)), labels[issue]] = -1
+    predicted[issue] = others.argmax(axis=1)
+    return predicted
 
 
 def _spread(values: np.ndarray, rows: np.ndarray, n: int, missing: Any) -> np.ndarray:
     """The values (n,) of every row of the data."""
-    if len(rows) == n:
-        return values[np.argsort(rows)]
-    spread = np.full(n, missing, object if missing is None else values.dtype)
+    spread = np.full(n, missing, values.dtype)
     spread[rows] = values
     return spread
+
+
+def _named(numbers: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """What class numbers stand for, None for -1."""
+    if (numbers >= 0).all():
+        return classes[numbers]
+    return np.array([*classes.tolist(), None], object)[numbers]
 
 
 def reweight(posterior: Any, labels: Any) -> np.ndarray:

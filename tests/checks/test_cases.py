@@ -131,6 +131,14 @@ def test_nothing_to_estimate_from(kind, why):
     assert "of the labels are wrong" not in text
 
 
+def test_few_examples_are_said():
+    """Forty of a class are few, a hundred are not."""
+    X, y = clusters(4, 400, 0)
+    labels = symmetric(y, 0.2, random_state=0).labels
+    assert HOC().fit(X, labels).diagnostics_["size"].severity == "ok"
+    assert HOC().fit(X[:160], labels[:160]).diagnostics_["size"].severity == "note"
+
+
 def test_equal_rows_are_named():
     """Two labels that are given alike, whatever the class."""
     X, y = clusters(3, 2000, 0)

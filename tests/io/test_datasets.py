@@ -302,7 +302,7 @@ def test_folder(tmp_path):
         ("a\0.png,y", "null"),
         ("a.png", r"Expected 2 columns, got 1: a\.png"),
         ("a.png,", r"Expected a label for each image of .*, but a\.png has none"),
-        ('"a.png,y', r"cannot be read: .*a\.png"),
+        ('"a.png,y', "cannot be read: unexpected end of data"),
     ],
 )
 def test_folder_with_a_wrong_csv(tmp_path, lines, message):

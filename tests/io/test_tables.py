@@ -87,7 +87,7 @@ def test_defusing_is_undone():
     assert safe_cell(-1.5) == -1.5
 
 
-FRAMES = [pd.DataFrame, pl.DataFrame, lambda columns: __import__("pyarrow").table(columns)]
+FRAMES = [pd.DataFrame, pl.DataFrame, lambda columns: pytest.importorskip("pyarrow").table(columns)]
 
 
 @pytest.mark.parametrize("make", FRAMES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelnoise.checks.around import Around
-from labelnoise.checks.basis import check_basis
+from labelnoise.checks.basis import check_basis, check_size
 from labelnoise.checks.copies import check_copied_labels, rate_of_furthest
 from labelnoise.checks.dependence import check_clean_class
 from labelnoise.checks.findings import Diagnostics, Finding
@@ -85,14 +85,16 @@ def check_examples(
     columns = next(finding for finding in findings if finding.name == "columns")
     if near is None:
         why = "neighbours were searched for in rounds"
-        return findings + [_untested(name, why) for name in ("basis", "copied labels", "learnt")]
+        return findings + [
+            _untested(name, why) for name in ("basis", "copied labels", "learnt", "size")
+        ]
     around = Around.of(labels, near)
     why = "T is that of the label triples, without a model of the clean class"
     learnt = _untested("learnt", why) if found is None else check_learnt(X, around, found)
     basis = check_basis(X, around)
     if basis.ok:
         basis = knows_labels(columns, learnt, found) or basis
-    return [basis, learnt, check_copied_labels(around), *findings]
+    return [basis, learnt, check_copied_labels(around), check_size(around), *findings]
 
 
 def _of_features(
@@ -109,9 +111,9 @@ def widened(
 ) -> ConfidenceInterval:
     """Widen intervals to what may be true where features know the labels, or labels were copied.
 
-    Features that have taken up a part of the wrong labels may have taken up as much again. Labels
-    that are copied may be wrong as often as the furthest neighbours differ. Where nothing is left
-    to estimate from, anything may be true.
+    Labels may then be wrong as often as the furthest neighbours differ, and features that have
+    taken up a part of the wrong labels may have taken up as much again. Where nothing is left to
+    estimate from, anything may be true.
     """
     if not findings.estimable:
         return replace(
@@ -127,7 +129,7 @@ def widened(
     if "learnt" in serious and found is not None:
         h, triples = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
         low, high = min(low, h), max(high, min(2 * triples - h, 1.0))
-    if "copied labels" in serious:
+    if serious & {"learnt", "copied labels"}:
         high = max(high, rate_of_furthest(Around.of(data.labels, data.near.indices)))
     return replace(interval, noise_rate=np.array([low, high]))
 

@@ -10,6 +10,7 @@ from labelnoise.checks.around import Around
 from labelnoise.checks.findings import BASIS, Finding
 
 LEAST_OF_A_CLASS = 5  # examples, on average; benchmarks/results/diagnostics.md: "few"
+ENOUGH_OF_A_CLASS = 50  # same table: with 40, error above .2 in a third of honest data
 BY_CHANCE = 4.0  # standard errors of the agreement of neighbours
 _PAIRS_TWICE = 2.0  # of the variance: most neighbours are neighbours of each other
 
@@ -41,6 +42,18 @@ def check_basis(X: Any, around: Around) -> Finding:
         return _nothing((agreement - chance) / max(error, 1e-300), why, remedy)
     sentence = f"The features tell the classes: {measure}."
     return Finding(BASIS, True, float((agreement - chance) / max(error, 1e-300)), sentence)
+
+
+def check_size(around: Around) -> Finding:
+    """Whether there are so few examples that T is often far off, beyond its interval."""
+    counts = np.bincount(around.labels)
+    each = len(around.labels) / np.count_nonzero(counts)
+    sentence = f"There are {each:.0f} examples of each label on average"
+    if each >= ENOUGH_OF_A_CLASS:
+        return Finding("size", True, each, f"{sentence}.")
+    sentence = f"{sentence}: T may be further off than its interval says."
+    remedy = "Label more examples, or merge classes."
+    return Finding("size", True, each, sentence, "note", remedy)
 
 
 def _nothing(value: float, why: str, remedy: str) -> Finding:

@@ -21,7 +21,6 @@ NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
 NOTHING_WRONG = 0.01  # noise rate given h
 FAR_BETTER = 1 / 3  # of the errors of the neighbours' vote
 LEAST_ERRORS = 30  # of the vote
-NEARLY_ALL = 0.98  # of labels that features predict
 ROWS_OF_A_COLUMN = 2000
 EXACTLY = 0.98  # of a class's examples have a value, and of the value's examples are of it
 LEAST_OF_A_CLASS = 20
@@ -71,7 +70,7 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
     - features predict the labels far better than the votes of neighbours do;
     - features seem to show that classes overlap, but the agreement of neighbours hardly falls with
       distance, as it does where classes overlap;
-    - nearly all labels are predicted. Clean labels of separate classes look the same.
+    - hardly any label is wrong by the features. Clean labels look the same.
     """
     h, triples = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
     predicted, voted = found.case.predicted, around.voted
@@ -90,13 +89,13 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
             f"The features predict wrong labels, too: they leave {h:.1%} of the labels wrong, and "
             f"neighbours {triples:.1%}, which agree equally whether near or far and so hardly "
             f"differ in class. The features were learnt from labels of this task, or noise follows "
-            f"them. T is that of the label triples, and more labels may be wrong."
+            f"them. T is that of the label triples; more labels may be wrong."
         )
         return Finding("learnt", False, fall, sentence, "serious", REMEDY)
-    if predicted >= NEARLY_ALL and h < NEAR_ENDS:
+    if h < NEAR_ENDS:
         sentence = (
-            f"Nearly all labels are predicted by the features ({predicted:.1%}). Either hardly any "
-            f"label is wrong, or the features know the labels, and any number may be wrong."
+            f"By the features hardly any label is wrong ({h:z.1%}). Either that is so, or the "
+            f"features know the labels, and any number may be wrong."
         )
         return Finding("learnt", True, predicted, sentence, "note", REMEDY)
     return Finding("learnt", True, fall, f"The features do not seem to know the labels. {measure}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from labelnoise.checks.findings import Finding
 
-ROWS = 1500
+ROWS = 1000
 CLEARLY = 3.0  # standard errors of the difference
 NOTABLE = 0.03  # difference of the shares of equal labels
 _SEED = 0

@@ -17,10 +17,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
-from threadpoolctl import threadpool_limits
 
 from labelnoise._arrays import HOST, Arrays
-from labelnoise._blocks import row_blocks
+from labelnoise._blocks import one_blas_thread, row_blocks
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import class_numbers, expect_whole, from_torch
 
@@ -121,7 +120,7 @@ class HeldOut:
         put, block = arrays.put(weights.astype(np.float32)), arrays.larger * _SCORED_ROWS
         result = arrays.empty((len(self.X), len(weights)))
         # One thread, and one order: BLAS rounds a product by the row's place in a block.
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             for start in range(0, len(self.X), block):
                 rows = self.order[start : start + block]
                 result[arrays.put(rows)] = self._rows(rows) @ put[:, :-1].T

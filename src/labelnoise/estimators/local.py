@@ -284,11 +284,10 @@ class LocalHOC(ManyMatrices):
         members = np.empty((self.n_local, self.local_size + 1), np.intp)
         nearer = np.empty(members.shape, bool)
         first = np.full(n, -1)
-        out = np.empty((1, n), np.float32)
         for number in range(self.n_local):
             uncovered = np.flatnonzero(first < 0)
             centre = rng.choice(uncovered) if len(uncovered) else rng.integers(n)
-            scores = points.scores(slice(centre, centre + 1), slice(0, n), out)[0]
+            scores = points.scores(slice(centre, centre + 1), slice(0, n))[0]
             scores[centre] = -np.inf
             nearest = np.argpartition(-scores, self.local_size)[: self.local_size]
             scores[centre] = np.inf
@@ -320,8 +319,7 @@ class LocalHOC(ManyMatrices):
         around = np.empty((*members.shape, 3), np.intp)
         for number, inside in enumerate(members):
             local = Points(points.X[inside], self.metric)
-            out = np.empty((size, size), np.float32)
-            scores = local.scores(slice(0, size), slice(0, size), out)
+            scores = local.scores(slice(0, size), slice(0, size))
             np.fill_diagonal(scores, -np.inf)
             around[number] = inside[_two_best(scores.copy())]
             for round_ in range(self.n_rounds):

@@ -160,7 +160,8 @@ def _read_csv(path: Path, header: bool | None) -> Table:
     finally:
         csv.field_size_limit(limit)
     if ragged := [row for row in rows if len(row) != len(first)]:
-        raise ValueError(f"Expected {len(first)} columns, got {len(ragged[0])}: {ragged[0]}")
+        row = separator.join(ragged[0])
+        raise ValueError(f"Expected {len(first)} columns, got {len(ragged[0])}: {row}")
     cells = zip(*rows[header:], strict=True) if len(rows) > header else ([] for _ in names)
     columns = [[undefused(cell) if "'" in cell else cell for cell in column] for column in cells]
     return Table(str(path), dict(zip(names, columns, strict=True)), len(columns[0]))

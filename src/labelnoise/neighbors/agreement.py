@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelnoise.neighbors import Neighbors
+from labelnoise.neighbors.points import Neighbors
 
 _DISTANCE_BINS = 10
 

@@ -11,27 +11,43 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
-from labelnoise._blocks import row_blocks, thread_count
-from labelnoise.neighbors import Best, Points, Progress, nearest_among, settle
+from labelnoise._blocks import one_blas_thread, row_blocks, thread_count
+from labelnoise.neighbors.best import Best, reached
+from labelnoise.neighbors.cells import ROWS_OF_A_CELL, centre_scores, find_centres
+from labelnoise.neighbors.exact import nearest_among, rank_in_threads, settle
+from labelnoise.neighbors.given import first_neighbors
+from labelnoise.neighbors.points import SPARE, Neighbors, Points, Progress
 
 _CELLS = 4  # for the square root of the number of rows
 _PROBED = 128  # cells that a row is compared with
-_SAMPLE = 32  # rows for each cell, that k-means sees
-_ROUNDS = 6
 _BLOCK = 4096  # rows that are worked on together, and the most members compared at once
-_WIDEST = 192  # columns that are compared as they are
-_COMPONENTS = 128  # and how many components stand for more
-_COMPONENTS_FROM = 20_000  # rows
-_CHECKED = 1000  # rows that are searched exactly, to see how many neighbours were found
-_CHECKED_OF_SOURCES = 100  # where it takes longer
-_SPARE = 2  # candidates beyond those asked for
-_SPARE_OF_COMPONENTS = 1.0  # and for each asked for, if components were compared
+_COMPONENTS = 128  # that stand for the columns, if there are more
+_CHECKED = 500  # rows that are searched exactly, to see how many neighbours were found
 
 
-def approximate_candidates(
+def approximate_neighbors(
+    points: Points, k: int, sources: np.ndarray | None, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probably the k nearest of each row, and their gaps; of different sources, if these are given.
+
+    Rows of which fewer were found are searched exactly.
+    """
+    everyone = np.arange(len(points.X))
+    candidates = _candidates(points, k, sources, progress)
+    indices, gap = rank_in_threads(points, everyone, candidates, candidates.shape[1])
+    enough = gap[:, k - 1] < np.inf
+    if sources is not None:
+        (indices, _), enough = first_neighbors(Neighbors(indices, None), k, sources=sources)
+        gap = points.gap(everyone, indices)
+    indices, gap = indices[:, :k].astype(np.intp), gap[:, :k]
+    settle(
+        points, everyone, np.flatnonzero(~enough), indices, gap, slice(0, len(everyone)), sources
+    )
+    return indices, gap
+
+
+def _candidates(
     points: Points, count: int, sources: np.ndarray | None, progress: Progress | None
 ) -> np.ndarray:
     """(n, `count` or a few more) rows that are probably nearest; -1 where there are too few.
@@ -42,12 +58,12 @@ def approximate_candidates(
     sketch = _Sketch(points, rng)
     n = len(points.X)
     n_cells = min(round(_CELLS * n**0.5), n, 2**16)
-    count += _SPARE + round(count * _SPARE_OF_COMPONENTS * sketch.shorter)
-    some = np.sort(rng.permutation(n)[: _SAMPLE * n_cells])
+    count = SPARE + (2 * count if sketch.shorter else count)
+    some = np.sort(rng.permutation(n)[: ROWS_OF_A_CELL * n_cells])
     centres = find_centres(sketch.near[some], n_cells, rng)
     blocks = list(row_blocks(n, n_cells))
     threads = thread_count()
-    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         nearest = pool.map(lambda rows: centre_scores(sketch.near[rows], centres).argmax(1), blocks)
         cell = np.concatenate(list(nearest))
         # Cells that lie together follow each other, so that rows of a block probe the same ones.
@@ -77,8 +93,7 @@ def found_share(
     A neighbour as near as an exact one is as good.
     """
     points, (n, k) = Points(X, metric, copy=False), neighbors.shape
-    most = _CHECKED if sources is None else _CHECKED_OF_SOURCES
-    rows = np.sort(np.random.default_rng(0).permutation(n)[:most])
+    rows = np.sort(np.random.default_rng(0).permutation(n)[:_CHECKED])
     if sources is None:
         exact, gap = nearest_among(points, rows, slice(0, n), k)
     else:
@@ -93,10 +108,10 @@ class _Sketch:
 
     def __init__(self, points: Points, rng: np.random.Generator) -> None:
         n, d = points.X.shape
-        self.shorter = d > _WIDEST
+        self.shorter = d > _COMPONENTS
         axes = None
         if self.shorter:
-            some = points.exact(np.sort(rng.permutation(n)[:_COMPONENTS_FROM]))
+            some = points.exact(np.sort(rng.permutation(n)[: _COMPONENTS**2]))
             axes = np.linalg.eigh(some.T @ some)[1][:, -_COMPONENTS:]
         self.near = np.empty((n, _COMPONENTS if self.shorter else d), np.float32)
         for rows in row_blocks(n, d):
@@ -105,29 +120,6 @@ class _Sketch:
         self.half_square = None
         if not points.cosine:
             self.half_square = np.einsum("nd,nd->n", self.near, self.near) / 2
-
-
-def centre_scores(near: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Scores that order centres by their distance."""
-    scores: np.ndarray = near @ centres.T
-    scores -= (centres * centres).sum(axis=1) / 2
-    return scores
-
-
-def find_centres(
-    near: np.ndarray, count: int, rng: np.random.Generator, rounds: int = _ROUNDS
-) -> np.ndarray:
-    """Centres by a few rounds of k-means; one that nobody is near stays where it was."""
-    centres = near[rng.permutation(len(near))[:count]]
-    for _ in range(rounds):
-        blocks = row_blocks(len(near), count)
-        cell = np.concatenate([centre_scores(near[rows], centres).argmax(1) for rows in blocks])
-        ones = np.ones(len(near), np.float32)
-        members = sp.csr_array((ones, (cell, np.arange(len(near)))), shape=(count, len(near)))
-        size = np.bincount(cell, minlength=count)[:, None]
-        centres = np.where(size > 0, members @ near / np.maximum(size, 1), centres)
-        centres = centres.astype(np.float32)
-    return centres
 
 
 def _nearest_in_cells(
@@ -159,7 +151,7 @@ def _nearest_in_cells(
             to_beat = best.worst[at]
             if to_beat.min() == -np.inf:
                 scores[name[rows[at]][:, None] == name[members]] = -np.inf
-                to_beat = np.maximum(to_beat, best.reached(scores))
+                to_beat = np.maximum(to_beat, reached(scores, count))
             row, column = np.divmod(np.flatnonzero(scores > to_beat[:, None]), len(members))
             found, owner = members[column], at[row]
             other = name[found] != name[rows[owner]]

@@ -15,12 +15,14 @@ from itertools import chain, combinations, combinations_with_replacement, islice
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise.io.packages import explained, package
 from labelnoise.io.shards import Shards, is_number
-from labelnoise.neighbors import Best, Points, nearest_among, settle
+from labelnoise.neighbors import Points
+from labelnoise.neighbors.best import Best, reached
+from labelnoise.neighbors.exact import nearest_among, settle
 
 _LARGEST_TILE = 2**28  # bytes as float32; a comparison needs the memory of 8 tiles
 _MOST_ROWS = 2**18  # rows of a tile, so that a call's arguments are a few megabytes
@@ -132,7 +134,7 @@ def compare(tiles: list[Any], parts: list[Part], space: Space, k: int, limit: np
     Numbers of the second part are above those of the first. Gaps above `limit` (rows of both,) do
     not matter. Gives the numbers of rows and others, and their gaps.
     """
-    with threadpool_limits(1):
+    with one_blas_thread():
         X = _stacked([read_rows(tile, part.kept) for tile, part in zip(tiles, parts, strict=True)])
         points, n, first = _Points(X, space), len(X), len(parts[0].number)
         error = points.float32_error()
@@ -146,7 +148,7 @@ def compare(tiles: list[Any], parts: list[Part], space: Space, k: int, limit: np
             least = (points.score(limit[block]) - error).astype(np.float32)
             kept.worst = np.nextafter(least, np.float32(-np.inf))
         within = len(parts) == 1
-        buffer = np.empty((_BLOCK, _BLOCK), np.float32)
+        buffer = np.empty(_BLOCK * _BLOCK, np.float32)
         pairs = combinations_with_replacement(halves[0], 2) if within else product(*halves)
         for rows, columns in pairs:
             scores = points.scores(rows, columns, buffer)
@@ -190,7 +192,7 @@ def search(
 
     Gives places in the sample, numbers of others, and their gaps, not above the `limit` (m,).
     """
-    with threadpool_limits(1):
+    with one_blas_thread():
         # In the order of numbers, each row once, so that places stand for numbers.
         begin, end = part.number.start, part.number.stop
         before, after = np.searchsorted(number, [begin, end])
@@ -220,7 +222,8 @@ class _Points(Points):
 def _keep(best: Best, scores: np.ndarray, start: int, by: int) -> None:
     """Keep what beats the worst candidate of its row (by = 0) or of its column (by = 1)."""
     if not np.isfinite(best.worst).all():
-        best.worst = np.maximum(best.worst, best.reached(scores.T if by else scores))
+        least = reached(scores.T if by else scores, best.score.shape[1])
+        best.worst = np.maximum(best.worst, least)
     best.scan(scores, start, by)
 
 

@@ -4,7 +4,7 @@ Scores are symmetric, so only tiles on and above the diagonal are computed. Of e
 is kept than the maximum of every 16 scores along its rows and along its columns: the k best
 columns of a row are in its k best groups. The columns of a few more groups than that are scored
 again, a few more than k of them are ranked in float64, and a row for which half precision cannot
-tell is searched again in float64. So the neighbours are those of `labelnoise.neighbors`.
+tell is searched again in float64.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ import numpy as np
 from labelnoise._arrays import Arrays
 from labelnoise._errors import LabelNoiseError
 from labelnoise.io.packages import install
-from labelnoise.neighbors import (
-    _FLOAT64_ERROR,
-    _MOST_TIES,
-    _SAME_DIRECTION,
-    METRICS,
-    Neighbors,
-    Progress,
-)
+from labelnoise.neighbors import METRICS
+from labelnoise.neighbors.points import Neighbors, Progress
 
 try:
     import torch
@@ -80,7 +74,7 @@ def nearest_on_device(
     Returns
     -------
     Neighbors
-        What `labelnoise.neighbors.nearest_neighbors` returns, ties included.
+        What `labelnoise.neighbors.nearest_neighbors` returns, but for ties.
 
     Examples
     --------
@@ -106,7 +100,7 @@ def nearest_on_device(
         unsettled = everyone[~points.settled(gap[:, -1], worst)]
         step = max(1, 2 * _ELEMENTS // points.n)
         for rows in unsettled.split(step) if len(unsettled) else ():
-            indices[rows], gap[rows] = _rank(points, rows, _candidates_float64(points, rows, k), k)
+            indices[rows], gap[rows] = _rank(points, rows, _by_float64(points, rows, k), k)
         return Neighbors(indices.cpu().numpy(), points.distance(gap).cpu().numpy())
 
 
@@ -259,9 +253,7 @@ class _Points:
         result = torch.linalg.vector_norm(difference, dim=2).square_()
         if self.cosine:
             result[self.zero[rows][:, None] | self.zero[others]] = 2.0
-        # Distances that are equal on paper differ by rounding: make them ties again.
-        mantissa, exponent = torch.frexp(result.masked_fill_(result < _SAME_DIRECTION, 0))
-        return torch.ldexp(torch.round(mantissa * 2.0**38), exponent - 38)
+        return result
 
     def settled(self, gap: Tensor, worst: Tensor) -> Tensor:
         """Whether a row's farthest neighbour is clearly nearer than what was left out.
@@ -371,9 +363,7 @@ def _candidates(points: _Points, best: Tensor, groups: Tensor, count: int) -> tu
 
 
 def _rank(points: _Points, rows: Tensor, candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k nearest candidates of each row, and their gaps, by float64; ties by next number."""
-    ahead = ((candidates - rows[:, None]) % points.n).argsort(1)
-    candidates = candidates.gather(1, ahead)
+    """The k nearest candidates of each row, and their gaps, by float64."""
     gap = torch.cat(
         [
             points.gap(rows[part], candidates[part].clamp(min=0))
@@ -384,25 +374,14 @@ def _rank(points: _Points, rows: Tensor, candidates: Tensor, k: int) -> tuple[Te
     return candidates.gather(1, order[:, :k]), gap[:, :k].clone()
 
 
-def _candidates_float64(points: _Points, rows: Tensor, k: int) -> Tensor:
-    """What may be among the k nearest of each row by float64, padded with -1."""
-    a, n = points.exact(rows), points.n
-    low, high = (a.new_empty((len(rows), n)) for _ in range(2))
+def _by_float64(points: _Points, rows: Tensor, k: int) -> Tensor:
+    """A few more than the k nearest of each row by products in float64."""
+    own, n = points.exact(rows), points.n
+    scores = own.new_empty((len(rows), n))
     for columns in _row_blocks(n, points.d):
-        b = points.exact(columns)
-        score = a @ b.T
-        size = (a.square().sum(1)[:, None] + b.square().sum(1)) / 2
+        other = points.exact(columns)
+        scores[:, columns] = own @ other.T
         if not points.cosine:
-            score -= size
-        size *= _FLOAT64_ERROR
-        torch.sub(score, size, out=low[:, columns])
-        torch.add(score, size, out=high[:, columns])
-    low.scatter_(1, rows[:, None], -torch.inf)
-    high.scatter_(1, rows[:, None], -torch.inf)
-    kth = low.topk(k).values[:, -1:]
-    # Surely nearer ones first, then the next by row number.
-    ahead = (torch.arange(n, device=points.device) - rows[:, None]) % n
-    key = ahead.add_((low <= kth) * n).masked_fill_(high < kth, 2 * n)
-    most = min(k + _MOST_TIES, int((key < 2 * n).sum(1).max()))
-    key, column = key.topk(most, largest=False)
-    return column.masked_fill_(key == 2 * n, -1)
+            scores[:, columns] -= other.square().sum(1) / 2
+    scores.scatter_(1, rows[:, None], -torch.inf)
+    return scores.topk(min(k + _SPARE, n - 1)).indices

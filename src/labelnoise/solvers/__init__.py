@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import expect_one_of
 from labelnoise.consensus import Consensus
@@ -96,7 +96,7 @@ def solve(
         start = _start_among(start, labels, K)
     settings = Settings(start, tol, n_steps, np.random.default_rng(random_state))
     # Measured twice as slow with more threads: those of numpy and scipy wait for each other.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         return _solution(SOLVERS[solver](inner, settings), inner, labels, K)
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from labelnoise._blocks import one_blas_thread
 from labelnoise._errors import LabelNoiseError
 from labelnoise._validation import transition_matrix
 from labelnoise.consensus import Consensus
@@ -133,7 +133,7 @@ def _fit(consensus: Consensus, plain: np.ndarray, S: np.ndarray, tol: float | No
     model, n = SoftModel(consensus, S), max(consensus.n_centers, 1)
     gradient, gain = (1e-9, 1e-7 / n) if tol is None else (tol, 0.0)
     rough_gain = max(gain, 1e-3 / n)
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         tried = [
             _by_lbfgs(model, _by_em(model, start), 200, gradient, rough_gain)
             for start in _starts(plain, consensus.c1, S)

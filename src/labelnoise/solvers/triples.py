@@ -23,6 +23,7 @@ _CHUNK = 2**18  # triples times classes that are processed at once, measured
 _FLOAT32_FROM = 200  # with as many classes, sums over triples are in float32
 _SECONDS_PER_PRODUCT = 9e-11  # dense form: times L K^4, measured
 _SECONDS_PER_GATHER = 9e-9  # sparse form: times triples and classes, measured
+_SECONDS_PER_ENTRY = 5e-8  # a step of a search, times the entries of T
 _PATTERNS = 200_000  # kinds of triples; if there are more, this many are drawn
 _SMALLEST_TOTAL = 1e-37  # about the smallest normal float32
 TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
@@ -31,7 +32,8 @@ TINY = 1e-300  # keeps 0 / 0 away from triples that the model excludes
 def seconds_per_step(n_triples: int, K: int, n_problems: int = 1) -> float:
     """Roughly what one evaluation costs on one ordinary core, by the cheaper form."""
     dense = n_problems * K**4 * _SECONDS_PER_PRODUCT
-    return min(dense, n_triples * K * _SECONDS_PER_GATHER)
+    entries = n_problems * K * K * _SECONDS_PER_ENTRY
+    return min(dense, n_triples * K * _SECONDS_PER_GATHER) + entries
 
 
 def model_of(

@@ -125,11 +125,10 @@ class Run:
             stepper = stepper or self._stepper(module, optimizer)
             with torch.backends.cudnn.flags(enabled=True, benchmark=True):  # fixed shapes
                 loss = self._epoch(phase, stepper, schedule, epoch, rows)
-            rate = schedule.rate(epoch) * objective.rate_factor
             record: dict[str, Any] = {
                 "phase": phase,
                 "epoch": epoch,
-                "learning_rate": rate,
+                "learning_rate": schedule.rate(epoch) * objective.rate_factor,
                 "loss": loss,
                 "test_accuracy": self._accuracy(),
                 **objective.record(),

@@ -1,0 +1,1 @@
+"""Neighbours: exact, approximate, on a GPU, and given."""
