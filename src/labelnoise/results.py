@@ -216,12 +216,13 @@ class Results:
                 f"{': the audit was interrupted, so run it again' if is_begun(folder) else ''}"
             )
         with explained(
-            f"Expected a folder that labelnoise audit wrote, but {folder} cannot be read as one"
+            f"Expected a folder that labelnoise audit wrote, but {folder} cannot be read as one, "
+            f"so run the audit again"
         ):
             head = read_head(folder)
             for name in (ESTIMATE, EXAMPLES):
                 if _digest(folder / name) != head["sha256"][name]:
-                    raise ValueError(f"{name} was changed: run labelnoise audit again")
+                    raise ValueError(f"{name} was changed")
             source = Source(**head["source"]).moved(folder, ".")
             with np.load(folder / EXAMPLES, allow_pickle=False) as file:
                 expect_room(folder / EXAMPLES, sum(info.file_size for info in file.zip.infolist()))

@@ -121,20 +121,17 @@ def print_results(results: Results) -> None:
     from labelnoise.results import LABELS, REPORT, TO_CHECK
     from labelnoise.summary import quick_interval
 
-    est, folder = results.estimate, results.folder
-    n, interval = len(est.examples_.labels), quick_interval(est)
-    serious = [finding for finding in est.diagnostics_ if finding.severity == "serious"]
-    for finding in serious:
-        print(f"WARNING  {finding.sentence}")
-    ends = "" if interval is None else " ({:.1%} to {:.1%})".format(*interval.noise_rate)
-    print(
-        f"{est.noise_rate_:.1%}{ends} of the labels are wrong, about {est.noise_rate_ * n:,.0f} of "
-        f"{n:,}."
-    )
-    if worst := worst_confusions(est):
-        print(f"Most often: {'; '.join(worst)}.")
-    others = sum(not finding.ok for finding in est.diagnostics_) - len(serious)
-    warn = f" {others} of {len(est.diagnostics_)} checks warn." if others else ""
+    est, folder, found = results.estimate, results.folder, results.estimate.diagnostics_
+    for finding in found.serious:
+        print(finding)
+    if found.estimable:
+        n, interval = len(est.examples_.labels), quick_interval(est)
+        ends = "" if interval is None else " ({:z.1%} to {:z.1%})".format(*interval.noise_rate)
+        wrong = f"about {est.noise_rate_ * n:,.0f} of {n:,}"
+        print(f"{est.noise_rate_:z.1%}{ends} of the labels are wrong, {wrong}.")
+        if worst := worst_confusions(est):
+            print(f"Most often: {'; '.join(worst)}.")
+    warn = f" {len(found.warnings)} of {len(found)} checks warn." if found.warnings else ""
     print(f"Look: {folder / REPORT}, and {folder / LABELS} for each label.{warn}")
     print(f"Check the labels: labelnoise review {folder}")
     if (folder / TO_CHECK).exists():
