@@ -181,6 +181,7 @@ def test_workers_that_cannot_hold_the_data(client, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:T is nearly singular")
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_a_sample_of_centres(client, tmp_path):
     """Their neighbours are exact ones among all rows, and only theirs are looked for."""
     X, y = data()

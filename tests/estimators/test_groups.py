@@ -153,6 +153,7 @@ def test_two_groups_name_the_one_that_errs():
         assert {(d.group, d.true_class) for d in found} == {(name, 1)}
 
 
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_alike_groups_are_not_told_apart():
     """With one T for all, differences are named in about 5% of data sets or fewer.
 

@@ -68,6 +68,7 @@ def test_finds_where_labels_are_bad(two_halves, kind, request):
     assert own[covered & (y >= 2)].mean() == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_matrices_of_classes_that_differ_within():
     """A class whose labels are worse in one place than in another has a row for each place."""
     X, place = clusters(4, 2000, 5)
