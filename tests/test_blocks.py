@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from labelnoise import HOC
@@ -40,6 +41,7 @@ def test_a_limit_is_lifted_after_an_error():
         assert set(blas_threads()) == {2}
 
 
+@pytest.mark.filterwarnings("ignore::labelnoise.LabelNoiseWarning")
 def test_fits_in_threads_leave_the_process_as_it_was():
     """Several fits at once, after which BLAS has its threads."""
     X, clean = clusters(3, 600, seed=0)

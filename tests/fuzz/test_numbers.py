@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from labelnoise import HOC, Consensus, LabelNoiseWarning, neighbors
+from labelnoise import HOC, Consensus, LabelNoiseWarning
 from labelnoise.noise import symmetric
 from tests.conftest import clusters, sampled_consensus, symmetric_matrix
 from tests.fuzz.trials import FACTOR, trials
@@ -38,7 +38,6 @@ def test_threads_and_blocks_change_nothing(refine, monkeypatch):
     for threads in (2, 3, 5):
         with threadpool_limits(threads):
             np.testing.assert_allclose(matrix(X, y, refine), expected, atol=EXACT)
-    monkeypatch.setattr(neighbors, "_TILE", 300)
     monkeypatch.setattr("labelnoise._blocks.BLOCK_BYTES", 2**16)
     np.testing.assert_allclose(matrix(X, y, refine), expected, atol=EXACT)
 
