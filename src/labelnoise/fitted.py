@@ -58,7 +58,13 @@ class FittedEstimate(Estimator):
     @property
     def has_features_to_trust(self) -> bool:
         """Whether there is a model of the clean class whose features do not know the labels."""
-        return self.clean_class_ is not None and not self.clean_class_.features_know_labels
+        return self.clean_class_ is not None and not self.features_know_labels
+
+    @property
+    def features_know_labels(self) -> bool:
+        """Whether features predict wrong labels, too: they rank suspects, but no T is given them."""
+        found = self.diagnostics_
+        return "learnt" in found and found["learnt"].severity == "serious"
 
     @property
     def noise_rate_(self) -> float:

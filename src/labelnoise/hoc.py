@@ -394,7 +394,7 @@ class HOC(FittedEstimate):
         how = {"classes": self.classes_, "metric": self.metric, "unlabeled": self.unlabeled}
         findings = check_examples(data.X, data.labels, near, found, **how)
         self.diagnostics_ = self.diagnostics_.replaced(findings)
-        if found is not None and self.diagnostics_["learnt"].severity == "serious":
+        if found is not None and self.features_know_labels:
             self.clean_class_ = found = trust_triples(found)
             self.transition_matrix_, self.class_prior_ = found.transition_matrix, found.class_prior
 

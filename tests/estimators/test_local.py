@@ -75,6 +75,7 @@ def test_matrices_of_classes_that_differ_within():
     y, rng = place // 2, np.random.default_rng(0)  # each class has two places
     noisy = np.where(rng.random(2000) < np.array([0.05, 0.4])[place % 2], 1 - y, y)
     est = LocalHOC(n_local=20, local_size=200, random_state=0).fit(X, noisy)
+    assert est.global_.features_know_labels  # the places tell how labels are wrong
     own = 1 - est.transition_for(slice(None))[np.arange(2000), y, y]
     for worse, rate in enumerate((0.05, 0.4)):
         at = (place % 2 == worse) & (est.assignment_ >= 0)

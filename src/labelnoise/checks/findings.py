@@ -32,6 +32,8 @@ class Finding:
     """What to do about it."""
 
     def __post_init__(self) -> None:
+        if self.value is not None:
+            object.__setattr__(self, "value", float(self.value))
         if str(self.severity) == "":
             fine = "not tested" if self.value is None else "ok"
             object.__setattr__(self, "severity", fine if self.ok else "warning")

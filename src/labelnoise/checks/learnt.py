@@ -111,7 +111,9 @@ def fall_of_agreement(X: Any, around: Around, found: CleanClass) -> tuple[float,
     expected, chance = float(p @ (T**2).sum(axis=1)), around.chance
     near = around.same[:, :2].mean(axis=1)
     lost, left = expected - near.mean(), near.mean() - chance
-    least = CLEARLY * near.std() / np.sqrt(len(near))
+    draws = T[None] if found.draws is None else found.draws
+    of_T = float(np.einsum("k,dkj->d", p, draws**2).std())
+    least = CLEARLY * float(np.hypot(near.std() / np.sqrt(len(near)), of_T))
     few = around.near.shape[1] < 2 * WALKERS or X.shape[1] < LEAST_COLUMNS
     if few or lost <= least or left <= 0:
         return 1.0, 0.0

@@ -56,9 +56,6 @@ class CleanClass:
     """Order of the classes in `voters` and `model`."""
     model: Model | None = None
 
-    features_know_labels: bool = False
-    """Whether h predicts wrong labels, too: it ranks suspects, but no T is given it."""
-
     @property
     def noise_rate(self) -> float:
         """Share of wrong labels: the mean of 1 - P(own label is right)."""
@@ -149,7 +146,6 @@ def trust_triples(found: CleanClass) -> CleanClass:
         class_prior=prior,
         posterior=posterior,
         case=replace(found.case, share=1.0),
-        features_know_labels=True,
     )
 
 

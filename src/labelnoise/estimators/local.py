@@ -395,7 +395,7 @@ def local_errors(est: LocalHOC, clean: Any, y: Any) -> np.ndarray:
     both = (codes[0] >= 0) & (codes[1] >= 0)
     overall = true_transition_matrix(codes[0][both], codes[1][both], K)
     matrices = est.transition_matrices_
-    if est.global_.has_features_to_trust:  # then they are shrunk, and not blended
+    if est.refine and not est.global_.features_know_labels:  # they are shrunk, and not blended
         own = matrices, est.class_priors_
         matrices = blend(*own, est.global_.transition_matrix_, est.zeta)
     result = np.empty(len(est.members_))
