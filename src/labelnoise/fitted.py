@@ -62,7 +62,7 @@ class FittedEstimate(Estimator):
 
     @property
     def features_know_labels(self) -> bool:
-        """Whether features predict wrong labels, too: they rank suspects, but no T is given them."""
+        """Whether features predict wrong labels, too: no T is estimated given them."""
         found = self.diagnostics_
         return "learnt" in found and found["learnt"].severity == "serious"
 
