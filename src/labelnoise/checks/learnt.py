@@ -8,6 +8,7 @@ import numpy as np
 
 from labelnoise.checks.around import WALKERS, Around
 from labelnoise.checks.findings import BASIS, Finding
+from labelnoise.clean_class.dependence import LEAST_EFFECT
 
 if TYPE_CHECKING:
     from labelnoise.clean_class import CleanClass
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 CLEARLY = 4.0  # standard errors of the agreement that T given h leaves to overlap
 FLAT = 0.3  # fall of agreement over a walk, as a share of what overlap should make it
 LEAST_COLUMNS = 4  # in fewer, a walk does not leave the place
+BEYOND_CHANCE = 3.0  # log-likelihood gained by noise on unclear examples: by chance in 1 of 20
 NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
 NOTHING_WRONG = 0.01  # noise rate given h
 FAR_BETTER = 1 / 3  # of the errors of the neighbours' vote
@@ -69,7 +71,8 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
 
     - features predict the labels far better than the votes of neighbours do;
     - features seem to show that classes overlap, but the agreement of neighbours hardly falls with
-      distance, as it does where classes overlap;
+      distance, as it does where classes overlap; and noise is on unclear examples, or overlap would
+      be most of what neighbours disagree in;
     - hardly any label is wrong by the features. Clean labels look the same.
     """
     h, triples = (1 - float(p @ np.diag(T)) for T, p in (found.given_h, found.of_triples))
@@ -84,7 +87,10 @@ def check_learnt(X: Any, around: Around, found: CleanClass) -> Finding:
         )
         return Finding("learnt", False, 0.0, sentence, "serious", REMEDY)
     fall, error = fall_of_agreement(X, around, found)
-    if triples - h > NEAR_ENDS and fall + error < FLAT:
+    case = found.case
+    on_unclear = case.gain > BEYOND_CHANCE and case.b > LEAST_EFFECT
+    flat = triples - h > NEAR_ENDS and fall + error < FLAT
+    if flat and (on_unclear or h < triples / 2):
         sentence = (
             f"The features predict wrong labels, too: they leave {h:.1%} of the labels wrong, and "
             f"neighbours {triples:.1%}, which agree equally whether near or far and so hardly "
