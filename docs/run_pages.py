@@ -38,8 +38,12 @@ def played(page: str, after: Callable[[dict], None] = lambda namespace: None) ->
             shown = "".join(f"{line}\n{_run(line[2:])}" for line in commands)
             return f"```console\n{shown}```\n"
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(code, namespace)
+        try:
+            with contextlib.redirect_stdout(printed):
+                exec(code, namespace)
+        except Exception as error:
+            error.add_note(printed.getvalue())
+            raise
         after(namespace)
         output = f"\n```text\n{printed.getvalue()}```\n" if printed.getvalue() else ""
         return f"```python\n{code}```\n{output}"
@@ -51,6 +55,7 @@ def played(page: str, after: Callable[[dict], None] = lambda namespace: None) ->
     ):
         # What estimators warn of they print, too, where a page asks them.
         warnings.simplefilter("ignore", LabelNoiseWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="cleanlab")
         return _BLOCK.sub(play, page)
 
 
