@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelnoise.checks.findings import Finding
+from labelnoise.clean_class.dependence import LEAST_EFFECT
 
 if TYPE_CHECKING:
     from labelnoise.clean_class import CleanClass
+    from labelnoise.clean_class.dependence import Case
 
 _NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
+_FAR_ENDS = 0.1
+_REMEDY = "Have a hundred labels verified: they settle it."
 
 
 def check_clean_class(found: CleanClass) -> list[Finding]:
@@ -26,11 +30,20 @@ def check_clean_class(found: CleanClass) -> list[Finding]:
             f"{min(low, high):z.1%} and {max(low, high):z.1%} of the labels are wrong, and T is "
             f"taken between the two."
         )
+    elif case.b > LEAST_EFFECT and high - low > _FAR_ENDS:
+        sentence = (
+            f"The labels are too few to show whether noise depends on the example. If it does not, "
+            f"{low:z.1%} are wrong, as T says; if it does, up to {high:z.1%}."
+        )
+        return [Finding("dependence", True, case.gain, sentence, "note", _REMEDY), _clear(case)]
     else:
         sentence = "Noise does not seem to depend on the example, beside its class."
     ok = not case.depends or abs(high - low) < _NEAR_ENDS
-    remedy = "" if ok else "Have a hundred labels verified: they settle it."
-    dependence = Finding("dependence", ok, case.gain, sentence, remedy=remedy)
+    remedy = "" if ok else _REMEDY
+    return [Finding("dependence", ok, case.gain, sentence, remedy=remedy), _clear(case)]
+
+
+def _clear(case: Case) -> Finding:
     sentence = (
         "Each class has clear examples."
         if case.clear
@@ -41,5 +54,4 @@ def check_clean_class(found: CleanClass) -> list[Finding]:
     remedy = "Use features in which classes lie further apart, or have a hundred labels verified."
     if case.clear:
         remedy = ""
-    clear = Finding("clear", case.clear, case.clearest, sentence, remedy=remedy)
-    return [dependence, clear]
+    return Finding("clear", case.clear, case.clearest, sentence, remedy=remedy)
