@@ -30,7 +30,7 @@ demo: venv  ## Estimate the noise of a bundled data set, and show it
 test: venv  ## Run the tests
 	$(BIN)/python -m pytest -n auto -q
 
-test-browser: venv  ## Run the tests of the report in Debian's chromium
+test-browser: venv  ## Run the tests of report and review in Debian's chromium
 	$(BIN)/python -m pytest -n auto -q tests/browser
 
 test-slow: venv  ## Run the long statistical tests, and those of the large extras
