@@ -1,11 +1,9 @@
 """The page works in Debian's chromium: no errors, no requests, and all that moves does."""
 
 import csv
-import shutil
 
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
 from labelnoise.checks import Finding
 from tests.conftest import symmetric_matrix
@@ -28,19 +26,6 @@ CONTRAST = """() => {
   });
   return Math.min(...contrasts);
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium, which these tests are for: without it they fail."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("Expected chromium, but there is none: apt-get install chromium")
-    with sync_playwright() as playwright:
-        # Without its sandbox, as root in a container has none.
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from labelnoise.results import Results
 from tests.review.data import image_results, table_results
@@ -26,19 +26,6 @@ HOSTILE = (
     "&lt;eight&gt;",
     "nine\\..\\..",
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium, which these tests are for: without it they fail."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("Expected chromium, but there is none: apt-get install chromium")
-    with sync_playwright() as playwright:
-        # Without its sandbox, as root in a container has none.
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

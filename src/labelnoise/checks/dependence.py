@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelnoise.checks.findings import Finding
+from labelnoise.checks.learnt import NEAR_ENDS
 from labelnoise.clean_class.dependence import LEAST_EFFECT
 
 if TYPE_CHECKING:
     from labelnoise.clean_class import CleanClass
     from labelnoise.clean_class.dependence import Case
 
-_NEAR_ENDS = 0.02  # noise rates: then it does not matter which end is right
 _FAR_ENDS = 0.1
 _REMEDY = "Have a hundred labels verified: they settle it."
 
@@ -38,7 +38,7 @@ def check_clean_class(found: CleanClass) -> list[Finding]:
         return [Finding("dependence", True, case.gain, sentence, "note", _REMEDY), _clear(case)]
     else:
         sentence = "Noise does not seem to depend on the example, beside its class."
-    ok = not case.depends or abs(high - low) < _NEAR_ENDS
+    ok = not case.depends or abs(high - low) < NEAR_ENDS
     remedy = "" if ok else _REMEDY
     return [Finding("dependence", ok, case.gain, sentence, remedy=remedy), _clear(case)]
 

@@ -128,8 +128,7 @@ def fit_clean_class(
     point = given_h
     if case.share:
         joint = (1 - case.share) * joint + case.share * _joint_of(of_triples, labels)
-        posterior = tilted(posterior, labels, joint)
-        point = _rows_and_mass(counted_joint(posterior, labels, K) / n, of_triples[0])
+        posterior, point = _added_up(posterior, labels, joint, of_triples)
     return CleanClass(
         *point, labels, posterior, given_h, of_triples, case, draws, voters, classes, model
     )
@@ -137,9 +136,9 @@ def fit_clean_class(
 
 def trust_triples(found: CleanClass) -> CleanClass:
     """Give the same model with the T of the triples, to which the posterior then adds up."""
-    posterior = tilted(found.posterior, found.labels, _joint_of(found.of_triples, found.labels))
-    joint = counted_joint(posterior, found.labels, len(found.class_prior))
-    T, prior = _rows_and_mass(joint / len(found.labels), found.of_triples[0])
+    labels, of_triples = found.labels, found.of_triples
+    joint = _joint_of(of_triples, labels)
+    posterior, (T, prior) = _added_up(found.posterior, labels, joint, of_triples)
     return replace(
         found,
         transition_matrix=T,
@@ -147,6 +146,15 @@ def trust_triples(found: CleanClass) -> CleanClass:
         posterior=posterior,
         case=replace(found.case, share=1.0),
     )
+
+
+def _added_up(
+    posterior: np.ndarray, labels: np.ndarray, joint: np.ndarray, of_triples: Point
+) -> tuple[np.ndarray, Point]:
+    """The posterior tilted to a joint (K, K), and the T and class prior that it adds up to."""
+    posterior = tilted(posterior, labels, joint)
+    counted = counted_joint(posterior, labels, len(joint)) / len(labels)
+    return posterior, _rows_and_mass(counted, of_triples[0])
 
 
 def _joint_of(point: Point, labels: np.ndarray) -> np.ndarray:
